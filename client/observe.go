@@ -207,7 +207,7 @@ func (o *Observation) detach() {
 		}
 		o.route = nil
 	}
-	o.inbox.Wake.Signal()
+	o.inbox.Wake.Send()
 }
 
 // Notification implements Extension.

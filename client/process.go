@@ -198,7 +198,7 @@ func (p *Process) publish(e Event) {
 	p.log.add(e)
 	p.trimLog()
 	for s := range p.readers.open {
-		s.wake.Signal()
+		s.wake.Send()
 	}
 }
 
@@ -225,7 +225,7 @@ func (p *Process) fail(err error) {
 	}
 	close(p.end.done)
 	for s := range p.readers.open {
-		s.wake.Signal()
+		s.wake.Send()
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/tetherexec/tether/client/internal/inbox"
+	"github.com/tetherexec/tether/internal/wake"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -17,7 +17,7 @@ const maxFinals = 1024
 // A processTable has the processes of a client that may still have events.
 type processTable struct {
 	kept *atomic.Int64 // bytes in the logs of all processes
-	wake inbox.Wake    // there is an incomplete process
+	wake wake.Signal   // there is an incomplete process
 
 	mu         sync.Mutex
 	byID       map[string]*Process
@@ -28,7 +28,7 @@ type processTable struct {
 
 func newProcessTable() processTable {
 	return processTable{
-		kept: new(atomic.Int64), wake: inbox.NewWake(),
+		kept: new(atomic.Int64), wake: wake.New(),
 		byID: make(map[string]*Process), incomplete: make(map[*Process]bool),
 	}
 }
@@ -115,7 +115,7 @@ func (t *processTable) setIncomplete(p *Process, incomplete bool) {
 		return
 	}
 	t.incomplete[p] = true
-	t.wake.Signal()
+	t.wake.Send()
 }
 
 // allIncomplete returns the processes that miss an event.

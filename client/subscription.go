@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/tetherexec/tether/client/internal/inbox"
+	"github.com/tetherexec/tether/internal/wake"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -32,7 +32,7 @@ const (
 // still to deliver, up to 64 MiB of a process and 256 MiB in all; more is lost.
 type Subscription struct {
 	process *Process
-	wake    inbox.Wake      // there is another event, or the end
+	wake    wake.Signal     // there is another event, or the end
 	next    uint64          // the event to deliver next; guarded by process.mu
 	fetched []Event         // from the server, because the log had dropped them
 	idle    bool            // it does not read, so backpressure does not wait for it; guarded by process.mu
@@ -48,7 +48,7 @@ func (p *Process) Subscribe() *Subscription { return p.SubscribeAfter(0) }
 
 // SubscribeAfter delivers the events after a number.
 func (p *Process) SubscribeAfter(seq uint64) *Subscription {
-	s := &Subscription{process: p, wake: inbox.NewWake(), next: seq + 1}
+	s := &Subscription{process: p, wake: wake.New(), next: seq + 1}
 	s.ctx, s.close = context.WithCancel(context.Background())
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *Subscription) Close() {
 	delete(p.readers.open, s)
 	p.trimLog()
 	p.readerOver()
-	s.wake.Signal()
+	s.wake.Send()
 	p.release(true)
 	ack := p.ackDue(true)
 	p.mu.Unlock()

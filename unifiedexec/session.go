@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/slots"
 )
 
 // earlyExitGrace is how long a process has to run before it becomes a session.
@@ -29,8 +30,8 @@ type session struct {
 	m       *Manager
 	id      int
 	request request
-	lock    chan struct{} // has a value while it is locked
-	used    uint64        // guarded by m.mu
+	lock    slots.Slots // has a value while it is locked
+	used    uint64      // guarded by m.mu
 
 	// The following fields are guarded by the lock.
 	state    state
@@ -49,7 +50,7 @@ type session struct {
 }
 
 func newSession(m *Manager) *session {
-	s := &session{m: m, lock: make(chan struct{}, 1)}
+	s := &session{m: m, lock: slots.New(1)}
 	s.alive, s.kill = context.WithCancel(context.Background())
 	return s
 }
@@ -68,26 +69,10 @@ func (s *session) current() *attempt {
 	return s.attempt
 }
 
-func (s *session) tryLock() bool {
-	select {
-	case s.lock <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (s *session) isLocked() bool { return len(s.lock) > 0 }
-func (s *session) unlock()        { <-s.lock }
-
-func (s *session) lockFor(ctx context.Context) error {
-	select {
-	case s.lock <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func (s *session) tryLock() bool                     { return s.lock.TryTake() }
+func (s *session) isLocked() bool                    { return len(s.lock) > 0 }
+func (s *session) unlock()                           { s.lock.Free() }
+func (s *session) lockFor(ctx context.Context) error { return s.lock.Take(ctx) }
 
 // info describes the session.
 func (s *session) info() SessionInfo {

@@ -113,7 +113,7 @@ func (b *body) end(err error) {
 	}
 	delete(b.bodies.routes, b.id)
 	b.stopWaiting()
-	b.inbox.Wake.Signal()
+	b.inbox.Wake.Send()
 }
 
 // Lost implements client.Extension: it ends all bodies of the connection.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tetherexec/tether/internal/wake"
 )
 
 const (
@@ -36,8 +38,8 @@ type line struct {
 	from Direction
 	in   *bufio.Reader
 	out  net.Conn
-	more chan struct{} // one token: an item was queued
-	room chan struct{} // one token: an item was taken
+	more wake.Signal // an item was queued
+	room wake.Signal // an item was taken
 
 	mu     sync.Mutex
 	queue  []item
@@ -58,7 +60,7 @@ type parked struct {
 }
 
 func newLine(l *link, from Direction, in *bufio.Reader, out net.Conn) *line {
-	return &line{link: l, from: from, in: in, out: out, more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	return &line{link: l, from: from, in: in, out: out, more: wake.New(), room: wake.New()}
 }
 
 // push queues an item, and waits for room. It reports false if the link was
@@ -92,20 +94,13 @@ func (l *line) tryPush(it item) bool {
 	if it.mark != nil {
 		it.mark()
 	}
-	wake(l.more)
+	l.more.Send()
 	return true
 }
 
 // inject queues a frame of the cable itself, even if the queue is full.
 func (l *line) inject(frame []byte) {
 	l.tryPush(item{raw: frame, injected: true})
-}
-
-func wake(token chan struct{}) {
-	select {
-	case token <- struct{}{}:
-	default:
-	}
 }
 
 // pop takes the next item. It reports false if the link was severed.
@@ -121,7 +116,7 @@ func (l *line) pop() (item, bool) {
 			l.queue = l.queue[1:]
 			l.queued -= len(it.raw)
 			l.mu.Unlock()
-			wake(l.room)
+			l.room.Send()
 			return it, true
 		}
 		l.queue = nil

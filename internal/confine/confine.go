@@ -32,6 +32,7 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
 	"github.com/tetherexec/tether/internal/sandbox/placeholder"
 	"github.com/tetherexec/tether/internal/sandbox/stage"
+	"github.com/tetherexec/tether/internal/slots"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -80,7 +81,7 @@ type Confiner struct {
 	user   *sandbox.User // nil: the sockets of the user are not hidden
 	ledger *placeholder.Ledger
 	masks  masks
-	builds chan struct{}
+	builds slots.Slots
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
@@ -129,7 +130,7 @@ func New(cfg Config) (*Confiner, error) {
 		cfg.BubblewrapDirs = bwrap.Dirs
 	}
 	cfg.Private = withReal(cfg.Private)
-	c := &Confiner{config: cfg, builds: make(chan struct{}, maxBuilds)}
+	c := &Confiner{config: cfg, builds: slots.New(maxBuilds)}
 	if !cfg.UserSockets {
 		c.user = thisUser()
 	}

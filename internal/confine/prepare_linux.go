@@ -314,12 +314,10 @@ func (c *Confiner) newLaunch(ctx context.Context, p *Prepared) (_ *launch, err e
 			l.end()
 		}
 	}()
-	select {
-	case c.builds <- struct{}{}:
-		l.building = true
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := c.builds.Take(ctx); err != nil {
+		return nil, err
 	}
+	l.building = true
 	diagnostics, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
@@ -500,7 +498,7 @@ func (l *launch) stderrTail() string {
 func (l *launch) endBuild() {
 	if l.building {
 		l.building = false
-		<-l.confiner.builds
+		l.confiner.builds.Free()
 	}
 }
 

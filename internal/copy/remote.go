@@ -8,8 +8,9 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/client/files"
@@ -68,18 +69,17 @@ func List(ctx context.Context, remote *files.Files, dir string) ([]Entry, error)
 		return nil, err
 	}
 	entries := make([]Entry, len(names))
-	places := make(chan struct{}, remoteQuestions)
-	var asking sync.WaitGroup
+	var asking errgroup.Group
+	asking.SetLimit(remoteQuestions)
 	for i, name := range names {
-		places <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-places }()
+		asking.Go(func() error {
 			e := &entries[i]
 			if e.Name = name; name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 				e.Err = errors.New("the server has sent an invalid name")
-				return
+				return nil
 			}
 			e.Info, e.Err = remote.Stat(ctx, Join(dir, name))
+			return nil
 		})
 	}
 	asking.Wait()

@@ -3,7 +3,8 @@ package discover
 import (
 	"context"
 	"fmt"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/wire"
@@ -45,14 +46,10 @@ func Roots(ctx context.Context, p *wire.DiscoverRootsParams, open Opener, room R
 
 // inParallel calls do for each number below n, maxParallel at a time, and waits.
 func inParallel(n int, do func(int)) {
-	var running sync.WaitGroup
-	slots := make(chan struct{}, maxParallel)
+	var running errgroup.Group
+	running.SetLimit(maxParallel)
 	for i := range n {
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			do(i)
-		})
+		running.Go(func() error { do(i); return nil })
 	}
 	running.Wait()
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/internal/wake"
 )
 
 // leaveGrace is how long calls may still be answered after the client has closed its output: it may
@@ -26,13 +28,13 @@ func (f *drainingTransport) Connect(ctx context.Context) (mcp.Connection, error)
 	if err != nil {
 		return nil, err
 	}
-	return &drainingConn{Connection: c, left: f.left, answered: make(chan struct{}, 1)}, nil
+	return &drainingConn{Connection: c, left: f.left, answered: wake.New()}, nil
 }
 
 type drainingConn struct {
 	mcp.Connection
 	left     func()
-	answered chan struct{} // gets a value after each answer
+	answered wake.Signal // sent after each answer
 
 	mu   sync.Mutex
 	open int // requests without an answer
@@ -57,10 +59,7 @@ func (c *drainingConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	err := c.Connection.Write(ctx, m)
 	if _, ok := m.(*jsonrpc.Response); ok {
 		c.count(-1)
-		select {
-		case c.answered <- struct{}{}:
-		default:
-		}
+		c.answered.Send()
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tetherexec/tether/internal/wake"
 	"github.com/tetherexec/tether/unifiedexec"
 )
 
@@ -36,7 +37,7 @@ type progress struct {
 	mu      sync.Mutex
 	text    []byte
 	skipped int // bytes that did not fit
-	changed chan struct{}
+	changed wake.Signal
 }
 
 // watch sends progress notifications for a call until end is called, if the client has asked for
@@ -46,7 +47,7 @@ func (m *mcpSession) watch(ctx context.Context, req *mcp.CallToolRequest, callID
 	if token == nil {
 		return func() {}
 	}
-	p := &progress{callID: callID, session: session, silence: m.config.Silence, changed: make(chan struct{}, 1)}
+	p := &progress{callID: callID, session: session, silence: m.config.Silence, changed: wake.New()}
 	p.notify = func(elapsed time.Duration, text string) {
 		// Errors are ignored: the call itself notices if the client is gone.
 		req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: elapsed.Seconds(), Message: text})
@@ -92,10 +93,7 @@ func (p *progress) add(text string) {
 		n = 0 // after skipped bytes, no more text fits in this notification
 	}
 	p.text, p.skipped = append(p.text, text[:n]...), p.skipped+len(text)-n
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
+	p.changed.Send()
 }
 
 // take returns the output since the last call.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/netpolicy"
+	"github.com/tetherexec/tether/internal/slots"
 )
 
 func TestForward(t *testing.T) {
@@ -542,7 +543,7 @@ func TestCloseEndsAll(t *testing.T) {
 // More clients than allowed wait for a free slot.
 func TestClientLimit(t *testing.T) {
 	h := &httpTest{T: t, proxy: New(Config{})}
-	h.proxy.slots = make(chan struct{}, 1)
+	h.proxy.clients = slots.New(1)
 	h.serve(headerTimeout)
 	first, second := h.dial(), h.dial()
 	request := "GET / HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/host"
 	"github.com/tetherexec/tether/internal/netpolicy"
+	"github.com/tetherexec/tether/internal/slots"
 )
 
 // Limits of one process's proxy. Beyond a limit the process waits or is refused;
@@ -70,7 +71,7 @@ type Proxy struct {
 	transport *http.Transport
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
-	slots     chan struct{} // one for each connection from the process
+	clients   slots.Slots // one for each connection from the process
 
 	mu    sync.Mutex
 	ended bool
@@ -93,7 +94,7 @@ func New(cfg Config) *Proxy {
 	p := &Proxy{
 		config:  cfg,
 		proxies: host.ProxiesOf(cfg.Upstream, slog.New(slog.DiscardHandler)), // the server has reported unusable ones
-		slots:   make(chan struct{}, maxClients),
+		clients: slots.New(maxClients),
 		open:    map[*conn]struct{}{},
 		own:     map[net.Listener]netip.AddrPort{},
 	}
@@ -200,20 +201,17 @@ func (p *Proxy) listen(l net.Listener) (net.Listener, error) {
 
 func (l *listener) Accept() (net.Conn, error) {
 	p := l.proxy
-	select {
-	case p.slots <- struct{}{}:
-	case <-p.ctx.Done():
+	if p.clients.Take(p.ctx) != nil {
 		return nil, net.ErrClosed
 	}
-	release := func() { <-p.slots }
 	c, err := l.Listener.Accept()
 	if err != nil {
-		release()
+		p.clients.Free()
 		return nil, err
 	}
-	t, err := p.track(c, release)
+	t, err := p.track(c, p.clients.Free)
 	if err != nil {
-		release()
+		p.clients.Free()
 		return nil, net.ErrClosed
 	}
 	return t, nil

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"sync"
+
+	"github.com/tetherexec/tether/internal/wake"
 )
 
 // Errors of readers and writers.
@@ -53,7 +55,7 @@ func New(pool *Pool, c Config) *Log {
 	return &Log{
 		retain: cmp.Or(c.Retain, DefaultRetain), limit: cmp.Or(c.Limit, DefaultLimit),
 		history: history{next: 1}, delivery: delivery{acks: c.Acks, closed: c.CloseDelivered},
-		room: room{poked: make(chan struct{}, 1)}, overflow: overflow{pool: pool},
+		room: room{poked: wake.New()}, overflow: overflow{pool: pool},
 	}
 }
 

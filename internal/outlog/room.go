@@ -1,6 +1,10 @@
 package outlog
 
-import "time"
+import (
+	"time"
+
+	"github.com/tetherexec/tether/internal/wake"
+)
 
 const (
 	// memoryCost is the newest part of a log that stays in memory. A process may
@@ -19,7 +23,7 @@ const (
 
 // A room makes an Append wait until its log has room.
 type room struct {
-	poked   chan struct{} // the pool may have a block again
+	poked   wake.Signal   // the pool may have a block again
 	opened  chan struct{} // closed when there may be room; nil while no Append waits
 	blocked int           // how many Appends wait because the log or the spool is full
 	cut     bool          // output is no longer taken
@@ -34,12 +38,7 @@ func (r *room) open() {
 }
 
 // poke makes an Append that waits for the spool try again. It takes no lock.
-func (r *room) poke() {
-	select {
-	case r.poked <- struct{}{}:
-	default:
-	}
-}
+func (r *room) poke() { r.poked.Send() }
 
 // admitLocked waits until output of the given cost may be added. It releases the
 // lock while it waits or writes to the spool. An Append that began before a cut, or

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/slots"
 )
 
 const (
@@ -24,17 +25,17 @@ const launchesAtOnce = 32
 
 // host is the Linux part of a supervisor.
 type host struct {
-	log     *slog.Logger
-	forks   *forker
-	cgroups *cgroups  // nil: trees are found in the process table
-	reaper  *reaper   // nil: orphans are not adopted
-	own     *pidSet   // children that are not reaped yet
-	notes   *notebook // nil: none are written
-	places  chan struct{}
+	log      *slog.Logger
+	forks    *forker
+	cgroups  *cgroups  // nil: trees are found in the process table
+	reaper   *reaper   // nil: orphans are not adopted
+	own      *pidSet   // children that are not reaped yet
+	notes    *notebook // nil: none are written
+	launches slots.Slots
 }
 
 func newHost(cfg Config) *host {
-	h := &host{log: cfg.Log, own: newPidSet(), places: make(chan struct{}, launchesAtOnce)}
+	h := &host{log: cfg.Log, own: newPidSet(), launches: slots.New(launchesAtOnce)}
 	if !cfg.NoCgroups {
 		groups, err := openCgroups()
 		if err != nil {
@@ -97,13 +98,11 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case h.places <- struct{}{}:
-		defer func() { <-h.places }()
-	case <-ctx.Done():
+	if err := h.launches.Take(ctx); err != nil {
 		req.drop()
-		return nil, context.Cause(ctx)
+		return nil, err
 	}
+	defer h.launches.Free()
 	c := &child{tty: spec.TTY, own: h.own}
 	defer func() {
 		if err != nil {

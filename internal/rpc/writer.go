@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/tetherexec/tether/internal/wake"
 )
 
 // A writer sends the queued messages. One goroutine at a time writes: the goroutine that runs the writer, or one that
@@ -14,7 +16,7 @@ type writer struct {
 	liveness    *liveness
 	lastMessage func(*CloseError) []byte // see Config; may be nil
 	close       func(error)              // ends the connection
-	wake        chan struct{}            // there is something to write
+	wake        wake.Signal              // there is something to write
 	queue       sendQueue
 
 	out    sync.Mutex // held by the goroutine that writes
@@ -24,16 +26,11 @@ type writer struct {
 
 func (w *writer) init(stream Stream, allowance *allowance, liveness *liveness, lastMessage func(*CloseError) []byte, end func(error)) {
 	w.stream, w.allowance, w.liveness, w.lastMessage, w.close = stream, allowance, liveness, lastMessage, end
-	w.wake = make(chan struct{}, 1)
+	w.wake = wake.New()
 }
 
 // signal wakes the goroutine that runs the writer.
-func (w *writer) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
+func (w *writer) signal() { w.wake.Send() }
 
 // send queues a message, and writes it if that can be done without waiting.
 func (w *writer) send(m outgoing) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/files/watch"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/schedule"
+	"github.com/tetherexec/tether/internal/slots"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -36,15 +37,15 @@ type conn struct {
 	tasks     sync.WaitGroup // requests that are not answered yet
 	polls     atomic.Int64   // reads that wait for output
 	questions atomic.Int64   // questions that wait for the client's answer
-	searching chan struct{}  // semaphore: one search at a time
-	reading   chan struct{}  // semaphore: fs/readFile requests that hold a file
+	searching slots.Slots    // one search at a time
+	reading   slots.Slots    // fs/readFile requests that hold a file
 }
 
 // serve runs a connection until it ends.
 func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix string) {
 	c := &conn{
 		server: s, log: s.log.With("peer", peer),
-		searching: make(chan struct{}, 1), reading: make(chan struct{}, maxFileReads),
+		searching: slots.New(1), reading: slots.New(maxFileReads),
 	}
 	c.rpc = rpc.New(ctx, stream, rpc.Config{
 		Handler: c, Log: c.log, ParsePrefix: parsePrefix, Memory: s.memory, Refusal: refusal, LastMessage: c.lastMessage,

@@ -9,6 +9,7 @@ import (
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/search"
 	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/internal/slots"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -25,7 +26,7 @@ const searchTime = 10 * time.Second
 
 // searches is a semaphore for the searches of this program: each uses a whole
 // processor, and other requests need one too.
-var searches = make(chan struct{}, 2)
+var searches = slots.New(2)
 
 func (r *request) processState(p *wire.StateParams) (wire.StateResult, error) {
 	s, err := r.sessionOf(p.SessionID)
@@ -49,13 +50,11 @@ func (r *request) searchOutput(p *wire.SearchParams) (wire.SearchResult, error) 
 		return wire.SearchResult{}, err
 	}
 	ctx := r.conn.rpc.Context()
-	for _, places := range []chan struct{}{r.conn.searching, searches} {
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-		case <-ctx.Done():
-			return wire.SearchResult{}, ctx.Err()
+	for _, s := range []slots.Slots{r.conn.searching, searches} {
+		if err := s.Take(ctx); err != nil {
+			return wire.SearchResult{}, err
 		}
+		defer s.Free()
 	}
 	query, err := search.NewQuery(p)
 	if err != nil {

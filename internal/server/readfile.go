@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -78,13 +77,10 @@ func (r *request) readFile(p *wire.ReadFileParams) error {
 	if err != nil {
 		return err
 	}
-	reading := r.conn.reading
-	select {
-	case reading <- struct{}{}:
-		defer func() { <-reading }()
-	case <-f.ctx.Done():
-		return context.Cause(f.ctx)
+	if err := r.conn.reading.Take(f.ctx); err != nil {
+		return err
 	}
+	defer r.conn.reading.Free()
 	file, err := f.Open(f.ctx, f.path, wire.FollowsLinks(p.FollowSymlinks))
 	if err != nil {
 		return err

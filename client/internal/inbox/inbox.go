@@ -2,26 +2,16 @@
 // reader of a connection, to a goroutine that may be slow.
 package inbox
 
-import "sync"
+import (
+	"sync"
 
-// A Wake wakes one goroutine. Several signals before that goroutine receives count as one.
-type Wake chan struct{}
-
-// NewWake returns a Wake without a signal.
-func NewWake() Wake { return make(Wake, 1) }
-
-// Signal wakes the goroutine. It never waits.
-func (w Wake) Signal() {
-	select {
-	case w <- struct{}{}:
-	default:
-	}
-}
+	"github.com/tetherexec/tether/internal/wake"
+)
 
 // An Inbox is a queue of bounded length. Putting never waits. Any goroutine may put; one
 // goroutine takes.
 type Inbox[T any] struct {
-	Wake  Wake // gets a signal with each Put; the owner may send others
+	Wake  wake.Signal // gets a signal with each Put; the owner may send others
 	limit int
 
 	mu    sync.Mutex
@@ -29,7 +19,7 @@ type Inbox[T any] struct {
 }
 
 // New returns an empty inbox for up to limit items.
-func New[T any](limit int) *Inbox[T] { return &Inbox[T]{Wake: NewWake(), limit: limit} }
+func New[T any](limit int) *Inbox[T] { return &Inbox[T]{Wake: wake.New(), limit: limit} }
 
 // Put adds an item. It returns false if the inbox is full; then the item was not added.
 func (b *Inbox[T]) Put(item T) bool {
@@ -40,7 +30,7 @@ func (b *Inbox[T]) Put(item T) bool {
 	}
 	b.mu.Unlock()
 	if room {
-		b.Wake.Signal()
+		b.Wake.Send()
 	}
 	return room
 }
@@ -53,7 +43,7 @@ func (b *Inbox[T]) PutNewest(item T) {
 	}
 	b.items = append(b.items, item)
 	b.mu.Unlock()
-	b.Wake.Signal()
+	b.Wake.Send()
 }
 
 // Take returns the oldest item, or false if there is none at the moment.

@@ -54,7 +54,7 @@ func TestWake(t *testing.T) {
 	if got := b.Clear(); !slices.Equal(got, []int{1, 2}) {
 		t.Errorf("cleared %v", got)
 	}
-	b.Wake.Signal()
+	b.Wake.Send()
 	<-b.Wake
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/files"
+	"github.com/tetherexec/tether/internal/slots"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -28,7 +29,7 @@ type Pool struct {
 	ctx    context.Context    // ends with Close
 	cancel context.CancelFunc // ends ctx
 	tasks  sync.WaitGroup     // one per helper
-	slots  chan struct{}      // one per helper that runs
+	slots  slots.Slots        // one per helper that runs
 
 	mu       sync.Mutex
 	closed   bool
@@ -42,7 +43,7 @@ func New(cfg Config) *Pool {
 	p := &Pool{
 		config:   cfg.withDefaults(),
 		env:      helperEnv(os.Environ()),
-		slots:    make(chan struct{}, maxHelpers),
+		slots:    slots.New(maxHelpers),
 		bindings: make(map[string]*binding),
 		helpers:  make(map[string]*worker),
 	}
@@ -192,24 +193,19 @@ func (p *Pool) takeSlot() error {
 		p.waiting--
 		p.mu.Unlock()
 	}()
-	for {
-		select {
-		case p.slots <- struct{}{}:
-			return nil
-		default:
-		}
+	for !p.slots.TryTake() {
 		p.retireOldest()
-		timer := time.NewTimer(slotRetry)
-		select {
-		case p.slots <- struct{}{}:
-			timer.Stop()
+		ctx, cancel := context.WithTimeout(p.ctx, slotRetry)
+		err := p.slots.Take(ctx)
+		cancel()
+		switch {
+		case err == nil:
 			return nil
-		case <-p.ctx.Done():
-			timer.Stop()
+		case p.ctx.Err() != nil:
 			return failure(ErrClosed.Error())
-		case <-timer.C:
 		}
 	}
+	return nil
 }
 
 func (p *Pool) retireOldest() {

@@ -13,6 +13,7 @@ import (
 	"github.com/tetherexec/tether/internal/files/confined/helper"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
+	"github.com/tetherexec/tether/internal/slots"
 )
 
 // helperArgv runs the program of the last stage of the sandbox, which may have
@@ -28,8 +29,8 @@ type worker struct {
 	startErr error         // why it failed; set before ready is closed
 	process  *proc.Process
 	conn     *net.UnixConn
-	slots    chan struct{} // one per request in progress
-	rules    []byte        // encoded, until they are sent
+	slots    slots.Slots // one per request in progress
+	rules    []byte      // encoded, until they are sent
 
 	// Guarded by the pool's mutex.
 	users        int
@@ -60,7 +61,7 @@ type reply struct {
 func newWorker(p *Pool, b *binding) *worker {
 	h := &worker{
 		pool: p, binding: b,
-		ready: make(chan struct{}), slots: make(chan struct{}, atOnce),
+		ready: make(chan struct{}), slots: slots.New(atOnce),
 		pending: make(map[uint64]*pending),
 	}
 	h.timer = time.AfterFunc(time.Hour, func() { p.expire(h) })
@@ -98,7 +99,7 @@ func (h *worker) run() {
 	}
 	h.process.Kill() // no request needs it any more
 	h.fail(err)
-	<-h.pool.slots
+	h.pool.slots.Free()
 }
 
 // exitWait is how long a helper that ends by itself may take to print why.
@@ -152,7 +153,7 @@ func (h *worker) start(stderr *proc.Capture) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			<-h.pool.slots
+			h.pool.slots.Free()
 		}
 	}()
 	conn, theirs, err := socket()
@@ -240,15 +241,13 @@ func (h *worker) sendRules() error {
 // call sends a request and waits for the answer. It ends the caller's use of
 // the helper when the answer comes, also if the caller has given up.
 func (h *worker) call(ctx context.Context, r *helper.Request) ([]byte, *os.File, error) {
-	select {
-	case h.slots <- struct{}{}:
-	case <-ctx.Done():
+	if err := h.slots.Take(ctx); err != nil {
 		h.pool.release(h)
-		return nil, nil, context.Cause(ctx)
+		return nil, nil, err
 	}
 	p, err := h.register(r)
 	if err != nil {
-		<-h.slots
+		h.slots.Free()
 		h.pool.release(h)
 		return nil, nil, err
 	}
@@ -307,7 +306,7 @@ func (h *worker) deliver(id uint64, a reply) {
 	if p.abandoned {
 		a.file.Close()
 	}
-	<-h.slots
+	h.slots.Free()
 	h.pool.release(h)
 	if !p.abandoned {
 		p.answer <- a

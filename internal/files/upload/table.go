@@ -295,7 +295,7 @@ func (t *Table) release(u *upload) {
 		u.used = time.Now()
 		t.arm(u)
 	}
-	<-u.turn
+	u.turn.Free()
 }
 
 func (t *Table) arm(u *upload) {
@@ -313,10 +313,8 @@ func (t *Table) disarm(u *upload) {
 // waits for it.
 func (t *Table) expire(u *upload) {
 	defer t.timers.Done()
-	select {
-	case u.turn <- struct{}{}:
-	default: // a request holds it, and arms the timer afterwards
-		return
+	if !u.turn.TryTake() {
+		return // a request holds it, and arms the timer afterwards
 	}
 	t.disarm(u) // a request has used it since
 	if u.state == receiving && time.Since(u.used) >= t.idle {
@@ -325,7 +323,7 @@ func (t *Table) expire(u *upload) {
 	if u.state == receiving {
 		t.arm(u) // u.used stays
 	}
-	<-u.turn
+	u.turn.Free()
 }
 
 // drop ends an upload that the caller holds. The file's name stays in the journal

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/tetherexec/tether/internal/slots"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -25,8 +26,8 @@ const (
 // below timer.
 type upload struct {
 	params wire.UploadOpenParams
-	turn   chan struct{} // full: a request holds the upload
-	timer  *time.Timer   // runs while the upload is idle
+	turn   slots.Slots // full: a request holds the upload
+	timer  *time.Timer // runs while the upload is idle
 
 	state  state
 	temp   *temporary
@@ -38,8 +39,8 @@ type upload struct {
 
 // newUpload makes an upload that the caller holds.
 func newUpload(p wire.UploadOpenParams) *upload {
-	u := &upload{params: p, turn: make(chan struct{}, 1)}
-	u.turn <- struct{}{}
+	u := &upload{params: p, turn: slots.New(1)}
+	u.turn.TryTake()
 	u.sum.reset()
 	return u
 }
