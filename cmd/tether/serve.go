@@ -140,6 +140,10 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
+// unmapDelay is how long after its start a server unmaps the pages of its program. Starting
+// uses code and tables from nearly all of the program, serving uses little of it.
+const unmapDelay = time.Second
+
 // serve runs a server until it ends by itself or a signal ends it.
 func serve(ctx context.Context, door listen.Config, cfg server.Config, stdin, stdout *os.File) error {
 	if err := proc.ResetInherited(); err != nil {
@@ -166,6 +170,7 @@ func serve(ctx context.Context, door listen.Config, cfg server.Config, stdin, st
 			return errors.Join(fmt.Errorf("print URL: %w", err), s.Close())
 		}
 	}
+	defer time.AfterFunc(unmapDelay, unmapProgram).Stop()
 	return untilStopped(ctx, stop, func() error {
 		if l == nil {
 			err = s.ServeStdio(ctx, terminal.InterruptibleReader(stdin), terminal.InterruptibleWriter(stdout))
