@@ -70,7 +70,7 @@ func TestPausedReader(t *testing.T) {
 	})
 	first.Say(`{"method":"process/exited","params":{"processId":"P","seq":21,"exitCode":0,"sandboxDenied":false}}`,
 		`{"method":"process/closed","params":{"processId":"P","seq":22}}`)
-	go func() { // a read is answered as a server does that has forgotten the process
+	go func() { // a read is answered as by a server that has removed the process
 		if m, ok := first.MayHear(); ok {
 			first.Say(m.Refuse(-32600, "unknown process id P"))
 		}

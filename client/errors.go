@@ -35,7 +35,7 @@ var (
 	// before it was answered: it may have been carried out.
 	ErrAmbiguous = errors.New("it is not known whether the request was carried out")
 
-	// ErrUnsupported means that the server does not have what was asked for.
+	// ErrUnsupported means that the server does not have the feature.
 	ErrUnsupported = errors.New("not supported by this server")
 
 	// ErrClosed means that the program has closed the client.

@@ -26,7 +26,7 @@ type Command struct {
 	Cols int
 
 	Stdin bool   // keep standard input open for Write; a terminal always keeps it open
-	Arg0  string // what the command sees as its name, if not empty
+	Arg0  string // argv[0] of the command, if not empty
 
 	// Sandbox is what to enforce; nil: nothing. A server that cannot enforce it
 	// refuses the command.
@@ -42,15 +42,16 @@ type Command struct {
 	KeepNewest bool
 
 	// OneStream gives a command without a terminal one pipe for standard output and standard
-	// error, so that what it prints on both keeps its order. All of it is
-	// wire.StreamStdout. It is sent only to servers with FeatureOneStream; on others the
-	// command has two pipes, and the order is that in which the server has read them.
+	// error, so that the output on both keeps its order. All of it is wire.StreamStdout. It is
+	// sent only to servers with FeatureOneStream; on others the command has two pipes, and the
+	// output is in the order in which the server has read them.
 	OneStream bool
 
 	ID       string // names the process in the session; if empty, the client makes one up
 	Metadata *wire.StartMetadata
 
-	// Params, if set, may change what is sent, for parameters that have no field here.
+	// Params, if set, may change the parameters of the request, for those that have no field
+	// here.
 	Params func(*wire.StartParams)
 }
 

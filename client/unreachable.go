@@ -113,7 +113,7 @@ func certificateText(err error) string {
 type UpgradeError struct {
 	URL    string
 	Status int    // of HTTP
-	Text   string // what the server said
+	Text   string // the server's text
 }
 
 func (e *UpgradeError) Error() string {

@@ -53,11 +53,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patience bounds each test.
-const patience = 60 * time.Second
+// testTimeout bounds each test.
+const testTimeout = 60 * time.Second
 
 func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -19,9 +19,9 @@ const (
 	// messages are passed on in pieces.
 	pumpBuffer = 64 << 10
 
-	// farewellTime is how long the server may take to send its last messages after the client
+	// closeTimeout is how long the server may take to send its last messages after the client
 	// has ended its input.
-	farewellTime = 5 * time.Second
+	closeTimeout = 5 * time.Second
 )
 
 // errClientGone means that the client does not read its output any more.
@@ -45,15 +45,15 @@ func pump(stdin io.Reader, stdout io.Writer, conn net.Conn, in *bufio.Reader) er
 		return endOf(err)
 	case err := <-sent:
 		if err == nil {
-			err = sayGoodbye(conn)
+			err = sendClose(conn)
 		}
-		conn.SetDeadline(time.Now().Add(farewellTime))
+		conn.SetDeadline(time.Now().Add(closeTimeout))
 		select {
 		case why := <-received: // the server's reason, if it has ended the connection first
 			if err != nil {
 				return endOf(why)
 			}
-		case <-time.After(farewellTime):
+		case <-time.After(closeTimeout):
 		}
 		return nil
 	}
@@ -70,9 +70,9 @@ func endOf(err error) error {
 	return fmt.Errorf("the server has ended the connection: %w", err)
 }
 
-func sayGoodbye(conn net.Conn) error {
+func sendClose(conn net.Conn) error {
 	normal := binary.BigEndian.AppendUint16(nil, rpc.CloseNormal)
-	conn.SetWriteDeadline(time.Now().Add(farewellTime))
+	conn.SetWriteDeadline(time.Now().Add(closeTimeout))
 	_, err := conn.Write(websocket.AppendFrame(nil, websocket.Close, true, true, normal))
 	return err
 }

@@ -153,7 +153,7 @@ func TestPumpWaitsForTheLastAnswers(t *testing.T) {
 	if err := <-done; err != nil || out.String() != "{\"id\":1}\n" {
 		t.Errorf("%q, %v", &out, err)
 	}
-	if took := time.Since(begin); took > farewellTime*9/10 { // the wait began a moment before begin
+	if took := time.Since(begin); took > closeTimeout*9/10 { // the wait began a moment before begin
 		t.Errorf("took %v", took)
 	}
 }

@@ -81,7 +81,7 @@ func (c *Client) Do(ctx context.Context, p *wire.HTTPRequestParams) (*Response, 
 		return nil, failed(context.DeadlineExceeded, "route-aware request timed out")
 	}
 	if c.ctx.Err() != nil {
-		return nil, unsent(r.target, ErrClosed)
+		return nil, noAnswer(r.target, ErrClosed)
 	}
 	ctx, cancel := c.lifetime(ctx, p.TimeoutMs)
 	response, err := c.follow(ctx, p, r)
@@ -100,7 +100,7 @@ func (c *Client) follow(ctx context.Context, p *wire.HTTPRequestParams, r *reque
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
-			return nil, unsent(r.target, err)
+			return nil, noAnswer(r.target, err)
 		}
 		next, err := following(p, r, response)
 		if next == nil && err == nil {

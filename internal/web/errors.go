@@ -45,8 +45,8 @@ func failed(cause error, format string, args ...any) *Error {
 	}
 }
 
-// unsent is the error of a request to u that got no answer.
-func unsent(u *target, cause error) *Error {
+// noAnswer is the error of a request to u that got no answer.
+func noAnswer(u *target, cause error) *Error {
 	return failed(cause, "error sending request for url (%s)", u)
 }
 
