@@ -115,7 +115,7 @@ func TestLostAcknowledgement(t *testing.T) {
 }
 
 // The client acknowledges output by its size also after the last reader has gone.
-func TestAcknowledgeUnwanted(t *testing.T) {
+func TestAcknowledgeWithoutReader(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	closed := make(chan struct{})

@@ -84,7 +84,7 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 			})
 		})
 	}
-	l, err := c.first(ctx)
+	l, err := c.firstConnection(ctx)
 	if err != nil {
 		close(failed)
 		c.cancel(err)

@@ -54,7 +54,7 @@
 //
 //   - A connection: dial.go and command.go make it, link.go is one connection, liveness.go
 //     detects that it is dead, incoming.go processes notifications and requests of the server.
-//   - The session: first.go opens it, state.go has the state, recover.go resumes it after a
+//   - The session: first_connection.go opens it, state.go has the state, recover.go resumes it after a
 //     lost connection, lazy.go opens another one when it is lost for good.
 //   - Requests: call.go repeats them on the next connection.
 //   - Errors: errors.go has the errors to look for; refusal.go the answers by which a server

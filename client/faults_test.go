@@ -407,12 +407,12 @@ func TestAmbiguousStart(t *testing.T) {
 			again.Begin()
 			again.Say(scripted.Events("P", "o1")...)
 		},
-		"it arrives late": func(again *scripted.Peer) {
+		"start arrives late": func(again *scripted.Peer) {
 			again.Say(again.Expect("process/read").Refuse(-32600, "unknown process id P"))
 			again.Say(again.Expect("process/start").Refuse(-32600, "process P already exists"))
 			again.Serve("process/read", scripted.ReadAnswer(2, false, false, 1))
 		},
-		"it is starting": func(again *scripted.Peer) {
+		"process is starting": func(again *scripted.Peer) {
 			for range 3 {
 				again.Say(again.Expect("process/read").Refuse(-32600, "process id P is starting"))
 			}

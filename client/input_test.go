@@ -223,7 +223,7 @@ func TestInputOneAtATime(t *testing.T) {
 }
 
 // If a piece of input was refused and the next one accepted, the write still fails.
-func TestRefusedPiece(t *testing.T) {
+func TestRefusedInputIsAnError(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})

@@ -36,9 +36,9 @@ func TestSlowAnswerOverLines(t *testing.T) {
 		more    string
 		options client.Options
 	}{
-		"it says that it is there": {slow, client.WithShortTimeouts(client.Options{})},
-		"it says something else":   {`*'"environment/status"'*) ;;` + talking(slow), client.WithShortTimeouts(client.Options{})},
-		"it always says something": {`*'"environment/status"'*) ;;` + talking(slow), client.Options{Silence: 2 * time.Second}},
+		"status is answered":        {slow, client.WithShortTimeouts(client.Options{})},
+		"only output comes":         {`*'"environment/status"'*) ;;` + talking(slow), client.WithShortTimeouts(client.Options{})},
+		"output comes all the time": {`*'"environment/status"'*) ;;` + talking(slow), client.Options{Silence: 2 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -93,9 +93,9 @@ func TestUnheardVerdict(t *testing.T) {
 		gap     time.Duration   // between them
 		dead    int             // the report after which the connection is dead; 0: none
 	}{
-		"it hears us":                {[]time.Duration{0, 5, 9, 12, 3}, 10, 0},
-		"it hears nothing":           {[]time.Duration{9, 19, 29, 39}, 10, 4},
-		"it was stopped":             {[]time.Duration{9, 100, 3, 100, 3}, 10, 0},
+		"server receives":            {[]time.Duration{0, 5, 9, 12, 3}, 10, 0},
+		"server receives nothing":    {[]time.Duration{9, 19, 29, 39}, 10, 4},
+		"server was stopped":         {[]time.Duration{9, 100, 3, 100, 3}, 10, 0},
 		"we were, and read them now": {[]time.Duration{20, 30, 40, 50, 3}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

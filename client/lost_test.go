@@ -81,7 +81,7 @@ func refusedUntil(t *testing.T, limit time.Duration) error {
 }
 
 // The text of an ambiguous error names the operation whose outcome is unknown.
-func TestAmbiguousOutcomesSaySo(t *testing.T) {
+func TestTextOfAmbiguousErrors(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	wait := scripted.Play(t, func() {
@@ -156,7 +156,7 @@ func TestBadRequestIDDuringAttempt(t *testing.T) {
 }
 
 // A server may grant a time to live that does not fit into a duration.
-func TestAbsurdTTL(t *testing.T) {
+func TestTTLBeyondDuration(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	hello := `{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":18446744073709551615,"features":[]}}`

@@ -87,7 +87,7 @@ func TestNetworkInRepeatedStart(t *testing.T) {
 }
 
 // The client does not send a start to a server that would give the command a wider network.
-func TestNetworkNeedsItsServer(t *testing.T) {
+func TestNetworkNeedsServerSupport(t *testing.T) {
 	t.Parallel()
 	for _, try := range []struct {
 		name     string

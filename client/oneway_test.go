@@ -169,7 +169,7 @@ func TestLongRequestOfConcurrentServer(t *testing.T) {
 }
 
 // If the server reports that it receives nothing, the connection is replaced, without any request.
-func TestServerThatHearsNothing(t *testing.T) {
+func TestServerReceivesNothing(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	again, onState := connected(2)

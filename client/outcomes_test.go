@@ -143,7 +143,7 @@ func TestObserveMuchBeforeAnswer(t *testing.T) {
 }
 
 // A process that was given up is ended, even if the connection is lost once more.
-func TestGivenUpIsEnded(t *testing.T) {
+func TestGivenUpProcessIsTerminated(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
@@ -311,7 +311,7 @@ func TestLateReaderLosesTheSession(t *testing.T) {
 }
 
 // Events that the server does not have any more are a gap.
-func TestLateReaderOfForgotten(t *testing.T) {
+func TestLateReaderOfRemovedProcess(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, sub, first := late(t, s)
@@ -410,7 +410,7 @@ func TestCloseWakesObserver(t *testing.T) {
 }
 
 // After the exit, Wait and Result return it even if their context has ended.
-func TestWaitTooLate(t *testing.T) {
+func TestWaitAfterExitWithEndedContext(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})

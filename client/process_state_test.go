@@ -87,7 +87,7 @@ func TestSearch(t *testing.T) {
 }
 
 // The client sends no such request to a server without the feature.
-func TestInspectionIsAFeature(t *testing.T) {
+func TestStateAndSearchNeedTheFeature(t *testing.T) {
 	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	tethertest.Plain(line)

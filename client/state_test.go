@@ -35,7 +35,7 @@ func (s *states) recorded() (all []client.State, err error) {
 }
 
 // When Close returns, OnState was called with Failed, once and last.
-func TestCloseTellsFailed(t *testing.T) {
+func TestCloseReportsFailed(t *testing.T) {
 	t.Parallel()
 	s := tethertest.StartServer(t, server.Config{})
 	const rounds, atATime = 10, 6
@@ -60,7 +60,7 @@ func TestCloseTellsFailed(t *testing.T) {
 }
 
 // A lost session is reported once, and Close does not report it again.
-func TestLostSessionTellsFailedOnce(t *testing.T) {
+func TestLostSessionReportsFailedOnce(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	var recorder states

@@ -48,7 +48,7 @@ func TestCloseTwice(t *testing.T) {
 }
 
 // If the context of a call ends while the session starts its second attempt, the session stays.
-func TestGivenUpInTheSecondAttempt(t *testing.T) {
+func TestContextEndsDuringSecondAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fake{sandboxType: "linuxSeccomp", script: func(n int, p *fakeProcess) {
 			go func() {
@@ -253,7 +253,7 @@ func (p unreachable) Terminate(ctx context.Context) error {
 }
 
 // Close does not wait for an executor that cannot be reached; its processes are ended later.
-func TestCloseWithoutTheExecutor(t *testing.T) {
+func TestCloseWithUnreachableExecutor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fake{}
 		m, err := New(Config{Environments: []Environment{{ID: "e", Executor: outOfReach{e}, Cwd: "/"}}})

@@ -79,7 +79,7 @@ func TestStateTable(t *testing.T) {
 
 // A run without sandbox needs an approval, a rule, or a policy without sandbox. If files are
 // hidden, there is none.
-func TestNeverOpenUnasked(t *testing.T) {
+func TestNoRunWithoutSandboxUnapproved(t *testing.T) {
 	var walk func(s state, e event, f facts, asked bool, depth int)
 	walk = func(s state, e event, f facts, asked bool, depth int) {
 		do, to := step(s, e, f)

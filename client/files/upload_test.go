@@ -140,7 +140,7 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 }
 
 // If the source is too short, or changes, the target is not changed.
-func TestUploadFailsWhole(t *testing.T) {
+func TestFailedUploadKeepsTarget(t *testing.T) {
 	t.Parallel()
 	remote, ctx := filesOf(t), tethertest.Within(t)
 	name := writeLocal(t, []byte("old"))

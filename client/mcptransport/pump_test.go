@@ -37,7 +37,7 @@ func (r *rig) receive(p *mcprelay.Pump, want string) {
 }
 
 // The pump does not change lines.
-func TestPumpChangesNothing(t *testing.T) {
+func TestPumpPassesLinesUnchanged(t *testing.T) {
 	r := newRig(t)
 	r.script("cat")
 	p := r.open()

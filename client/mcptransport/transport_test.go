@@ -282,7 +282,7 @@ func TestLostEventsIsAGap(t *testing.T) {
 
 // Any amount of standard error is logged line by line, and lines on standard output that are not
 // messages are skipped.
-func TestOutputBesideTheProtocol(t *testing.T) {
+func TestStderrAndLinesThatAreNotMessages(t *testing.T) {
 	r := newRig(t)
 	var lines atomic.Int64
 	r.transport.Stderr = func(line []byte) {
@@ -410,7 +410,7 @@ func TestRefusedCommands(t *testing.T) {
 }
 
 // In a resumed session, ids of MCP servers that an earlier program has started are not used again.
-func TestNamesInATakenSession(t *testing.T) {
+func TestServerIDsInAResumedSession(t *testing.T) {
 	r := newRig(t)
 	r.must(r.connect(nil), "pid", nil)
 	var start struct{ ProcessID string }

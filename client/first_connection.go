@@ -10,10 +10,10 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// first makes the first connection. If the server cannot be reached, it tries again for
+// firstConnection makes the first connection. If the server cannot be reached, it tries again for
 // Options.Wait. If another connection still has the session to be resumed, it tries again
 // for attachedTimeout: the server may not have noticed yet that the last client is gone.
-func (c *Client) first(ctx context.Context) (*Link, error) {
+func (c *Client) firstConnection(ctx context.Context) (*Link, error) {
 	until := time.Now().Add(c.opts.Wait)
 	var attached time.Time // until when a session that another connection has is asked for
 	l, err := c.connect(ctx, c.opts.Resume)

@@ -62,7 +62,7 @@ func (s *closer) talk(c net.Conn) {
 
 // If a server closes idle connections without a header about it, requests that may be repeated do not
 // fail. Others may fail, but none is served twice.
-func TestSilentCloses(t *testing.T) {
+func TestIdleConnectionsClosedByServer(t *testing.T) {
 	const requests = 300
 	for _, after := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond} {
 		for _, method := range []string{"GET", "POST"} {
