@@ -1,4 +1,4 @@
-# `make` lists the targets. What needs more than a line of shell lies in scripts/.
+# `make` lists the targets. Longer shell code is in scripts/.
 
 SHELL := bash
 
@@ -9,7 +9,7 @@ MODELTIME ?= 5m
 TIMEOUT   ?= 30m
 SOAKLIMIT ?= 90m
 
-# Without paths of this machine in what is built, all clones share Go's cache.
+# Without paths of this machine in the programs, all clones share Go's build cache.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
@@ -23,7 +23,7 @@ help: ## list the targets
 build: ## build bin/tether, and bin/tether-mcp for `tether mcp`
 	@scripts/build $(VERSION)
 
-run: bubblewrap build ## build, install what is missing, serve on loopback; LISTEN=ws://IP:PORT
+run: bubblewrap build ## build, install bubblewrap if it is missing, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
 
 test: bubblewrap ## everything CI runs: check, test-unit and test-interop, side by side
@@ -48,11 +48,11 @@ test-interop: build ## compare bin/tether with the recorded reference, and run t
 interop: build ## compare bin/tether and the recording with the live reference
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(TIMEOUT) ./interop -live
 
-record: ## record what the reference does, in interop/testdata
+record: ## record the answers of the reference in interop/testdata
 	@scripts/with-reference scripts/record-reference $(TIMEOUT)
 
 soak: export TETHER_SOAK=1
-soak: bubblewrap build ## the tests of load, time and luck at full length; before a release
+soak: bubblewrap build ## all tests, with tests of load and time at full length; before a release
 	go test -race -count 1 -timeout $(SOAKLIMIT) ./...
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(SOAKLIMIT) ./interop -live
 
@@ -67,13 +67,13 @@ bench: build ## benchmarks of the hot paths, then end to end beside the referenc
 fuzz: ## run each fuzz target for FUZZTIME=10s
 	@scripts/fuzz $(FUZZTIME)
 
-demos: ## gigabytes, a build and an editor through cut connections; takes minutes
+demos: ## copy gigabytes, run a build and an editor through cut connections; takes minutes
 	@for demo in scripts/pipe-through-cuts scripts/build-through-cuts scripts/cp-through-cuts scripts/editor-through-a-cut; do $$demo || exit 1; done
 
-clean: ## remove what was built; the reference in .reference/ stays
+clean: ## remove the built programs; the reference in .reference/ stays
 	rm -rf bin
 	go clean -testcache -fuzzcache
 
-# The sandbox of Linux needs it; everything else works without.
+# The sandbox on Linux needs bubblewrap; everything else works without it.
 bubblewrap:
 	@scripts/need-bubblewrap

@@ -52,7 +52,7 @@ func TestBrokenPromise(t *testing.T) {
 	if errs := table.broken(); len(errs) != 0 {
 		t.Errorf("broken: %v", errs)
 	}
-	recorder{table, tetherColumn}.add("lost", 0.5) // once is enough, whatever the median
+	recorder{table, tetherColumn}.add("lost", 0.5) // one sample above 0 fails the row, whatever the median
 	if errs := table.broken(); len(errs) != 1 {
 		t.Errorf("broken: %v", errs)
 	}
@@ -82,8 +82,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Messages come whole, in pieces with a pong between them, and in pieces that
-// are larger than the buffer.
+// Messages come in one frame, in fragments with a pong between them, and in fragments that are
+// larger than the buffer.
 func TestRead(t *testing.T) {
 	frame := func(first byte, payload []byte) []byte {
 		n := len(payload)
@@ -123,7 +123,7 @@ func TestParseCPU(t *testing.T) {
 	}
 }
 
-// Offsets are known behind a gap, and what was there before does not count.
+// Offsets behind a gap are known, and output from before the resume does not count.
 func TestReached(t *testing.T) {
 	start := time.Now()
 	after := func(d time.Duration) time.Time { return start.Add(d) }

@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// A client is a session with a server. It waits for one thing at a time.
+// A client is a session with a server. It waits for one message at a time.
 type client struct {
 	*socket
 	session string
 	lastID  int
 }
 
-// A message is what the server has sent.
+// A message is a message of the server.
 type message struct {
 	ID     int    `json:"id"`
 	Method string `json:"method"`
@@ -72,7 +72,7 @@ func connect(url, resume string) (*client, error) {
 	return c, nil
 }
 
-// close drops the connection without a goodbye.
+// close drops the connection without a close frame.
 func (c *client) close() { c.conn.Close() }
 
 type object = map[string]any
@@ -110,7 +110,7 @@ func (c *client) next() (message, error) {
 	return m, err
 }
 
-// until drops messages up to the first that is wanted.
+// until drops messages up to the first for which wanted is true.
 func (c *client) until(wanted func(message) bool) (message, error) {
 	for {
 		if m, err := c.next(); err != nil || wanted(m) {
@@ -119,11 +119,11 @@ func (c *client) until(wanted func(message) bool) (message, error) {
 	}
 }
 
-// methodWithin is how far into a notification its method is looked for.
+// methodWithin is how many bytes of a notification are searched for its method.
 const methodWithin = 64
 
-// decode decodes a message. The chunk of a notification is cut out before and
-// left in base64, lest the client become the slowest part.
+// decode decodes a message. It cuts out the chunk of a notification and leaves it in base64, so that
+// the client does not become the slowest part.
 func decode(raw []byte) (m message, err error) {
 	text := raw
 	if bytes.Contains(raw[:min(len(raw), methodWithin)], []byte(noteOutput)) {
@@ -141,7 +141,7 @@ func decode(raw []byte) (m message, err error) {
 	return m, nil
 }
 
-// size is how many bytes the chunk stands for.
+// size is how many bytes the chunk has when it is decoded.
 func (m message) size() int {
 	padding := len(m.chunk) - len(bytes.TrimRight(m.chunk, "="))
 	return len(m.chunk)/4*3 - padding

@@ -16,14 +16,14 @@ import (
 // libraryLimit bounds one measurement of the client library.
 const libraryLimit = 2 * time.Minute
 
-// library measures our own client on each server.
+// library measures the package client with each server.
 func library(t *trial) error {
 	ctx, cancel := context.WithTimeout(context.Background(), libraryLimit)
 	defer cancel()
 	return errors.Join(libraryOutage(ctx, t), libraryBacklog(ctx, t), libraryCPU(ctx, t))
 }
 
-// throughCable connects to the server by a cable that can be cut.
+// throughCable connects to the server through a cable.
 func throughCable(ctx context.Context, t *trial) (*cable.Cable, *tether.Client, error) {
 	c, err := cable.Lay(ctx, cable.Config{Target: t.url})
 	if err != nil {
@@ -38,7 +38,7 @@ func throughCable(ctx context.Context, t *trial) (*cable.Cable, *tether.Client, 
 }
 
 // libraryOutage measures from the end of an outage to the first output after it. The
-// process prints every millisecond, so something is always due.
+// process prints every millisecond, so there is always new output.
 func libraryOutage(ctx context.Context, t *trial) error {
 	wire, client, err := throughCable(ctx, t)
 	if err != nil {
@@ -78,7 +78,7 @@ func libraryBacklog(ctx context.Context, t *trial) error {
 	}
 	defer wire.Close()
 	defer client.Close()
-	const backlog = 1000 << 10 // a little less than what the reference keeps
+	const backlog = 1000 << 10 // a little less than the 1 MiB that the reference keeps
 	n := t.amount(100)
 	readers := make([]*tether.OutputReader, n)
 	for i := range readers {
@@ -111,7 +111,7 @@ func libraryBacklog(ctx context.Context, t *trial) error {
 	return err
 }
 
-// libraryCPU measures what it costs to take output.
+// libraryCPU measures the CPU time of client and server per amount of output.
 func libraryCPU(ctx context.Context, t *trial) error {
 	client, err := tether.Dial(ctx, t.url, tether.Options{})
 	if err != nil {

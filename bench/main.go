@@ -5,10 +5,10 @@
 //
 //	go run ./bench [-reps 3] [-quick] [-only starts,output,echo,resume,sandbox,client]
 //
-// It is run where go.mod is, after `make build`. A ratio is worth more than a
-// figure: repetitions are the outer loop and the servers the inner one, in
-// alternating order, so that what else the machine does falls on all alike. Each
-// measurement gets a fresh server process on loopback. Without the reference
+// Run it in the directory of go.mod, after `make build`. Ratios say more than absolute
+// figures: repetitions are the outer loop and the servers the inner one, in
+// alternating order, so that other load on the machine affects all servers alike. Each
+// measurement gets a fresh server process on loopback. Without the reference,
 // tether is measured alone.
 package main
 
@@ -59,8 +59,8 @@ func run(ctx context.Context) error {
 	return errors.Join(append(failures, table.broken()...)...)
 }
 
-// measure fills the table. A failure costs one sample, not the run.
-func measure(ctx context.Context, work *workshop, servers []candidate, chosen []scenario, reps int, table *table) (failures []error) {
+// measure fills the table. An error drops one sample; the run continues.
+func measure(ctx context.Context, work *benchEnv, servers []candidate, chosen []scenario, reps int, table *table) (failures []error) {
 	for rep := range reps {
 		for i, s := range chosen {
 			for k := range servers {
@@ -95,24 +95,24 @@ func choose(only string) (chosen []scenario, err error) {
 	return chosen, nil
 }
 
-// A workshop is what all measurements share.
-type workshop struct {
+// A benchEnv has the directory and the settings that all measurements share.
+type benchEnv struct {
 	dir     string // scratch
 	produce string // the program that prints at a given rate
 	quick   bool
 }
 
 // amount is n, or a tenth of it in a quick run.
-func (w *workshop) amount(n int) int {
+func (w *benchEnv) amount(n int) int {
 	if w.quick {
 		return max(1, n/10)
 	}
 	return n
 }
 
-// prepare makes the scratch directory and builds the producer. The directory is
-// not among temporary files because the reference refuses a home there.
-func prepare(ctx context.Context) (*workshop, error) {
+// prepare makes the scratch directory and builds the producer. The directory is not below /tmp,
+// because the reference refuses a home directory there.
+func prepare(ctx context.Context) (*benchEnv, error) {
 	state, err := filepath.Abs(".state")
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func prepare(ctx context.Context) (*workshop, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &workshop{dir: dir, produce: filepath.Join(dir, "produce")}
+	w := &benchEnv{dir: dir, produce: filepath.Join(dir, "produce")}
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", w.produce, "./interop/produce").CombinedOutput(); err != nil {
 		os.RemoveAll(dir)
 		return nil, fmt.Errorf("build the producer: %w\n%s", err, out)

@@ -14,8 +14,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A command prints at a steady rate for three seconds, of which the client is
-// away for the second one.
+// A command prints at a steady rate for three seconds. The client is disconnected during the
+// second of them.
 const (
 	printRate = 20_000_000 // bytes per second
 	printTime = 3 * time.Second
@@ -24,13 +24,13 @@ const (
 	awayTime  = time.Second
 	seed      = 7
 
-	// printSlack is how far the command may be behind its rate: it prints every
-	// 5 ms, and has to be scheduled for that.
+	// printSlack is how far the command may be behind its rate: it prints every 5 ms, and the
+	// scheduler may delay it.
 	printSlack = 10 * time.Millisecond
 )
 
-// resume measures how soon a client that was away has what it missed, and how
-// much of that is gone.
+// resume measures how soon a client that was away has the output that it missed, and how much of
+// it is lost.
 func resume(t *trial) error {
 	got := pieces{}
 	c, err := connect(t.url, "")
@@ -65,7 +65,7 @@ func resume(t *trial) error {
 	return nil
 }
 
-// pieces is the output that was received, by number.
+// pieces is the received output, by sequence number.
 type pieces map[uint64]piece
 
 type piece struct {
@@ -98,8 +98,8 @@ func (p pieces) collect(c *client, done func(message) bool) (at time.Time, err e
 	}
 }
 
-// recover does what the reference client does: resume the session, read what
-// follows the last number it has, and go on listening.
+// recover does what the reference client does: it resumes the session, reads from the last number
+// that it has, and then takes notifications.
 func (p pieces) recover(url, session string) (answered time.Time, err error) {
 	last := slices.Max(slices.Collect(maps.Keys(p)))
 	c, err := connect(url, session)
@@ -117,7 +117,7 @@ func (p pieces) recover(url, session string) (answered time.Time, err error) {
 	return answered, err
 }
 
-// lost is how much is missing. What is complete must be what was printed.
+// lost returns how many bytes are missing. The received bytes must be the printed ones.
 func (p pieces) lost() (int64, error) {
 	var all []byte
 	for _, seq := range slices.Sorted(maps.Keys(p)) {
@@ -133,8 +133,8 @@ func (p pieces) lost() (int64, error) {
 	return 0, err
 }
 
-// reached is when the output up to an offset was there, but not before a time.
-// Offsets are counted from the end, since a gap may be in the middle.
+// reached returns when the output up to an offset had arrived, but not before a given time.
+// Offsets are counted from the end, because a gap may be in the middle.
 func (p pieces) reached(offset int64, notBefore time.Time) time.Time {
 	at, end := notBefore, printed
 	for _, seq := range slices.Backward(slices.Sorted(maps.Keys(p))) {

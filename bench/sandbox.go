@@ -60,8 +60,8 @@ func sandboxedStarts(t *trial, row, workspace string, entries []object) error {
 	return err
 }
 
-// plainSandbox is the machine's limit: bubblewrap around /bin/true, no server.
-func plainSandbox(work *workshop, r recorder) error {
+// plainSandbox is the limit of the machine: bubblewrap around /bin/true, without a server.
+func plainSandbox(work *benchEnv, r recorder) error {
 	for range work.amount(40) {
 		cmd := exec.Command("bwrap", "--new-session", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev",
 			"--unshare-user", "--unshare-pid", "--unshare-net", "--proc", "/proc", "--", "/bin/true")

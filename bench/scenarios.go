@@ -17,7 +17,7 @@ import (
 type scenario struct {
 	name  string
 	run   func(*trial) error
-	limit func(*workshop, recorder) error // the same without a server; may be nil
+	limit func(*benchEnv, recorder) error // the same work without a server; may be nil
 }
 
 var scenarios = []scenario{
@@ -31,12 +31,12 @@ var scenarios = []scenario{
 
 // A trial is one scenario on one fresh server.
 type trial struct {
-	*workshop
+	*benchEnv
 	recorder
 	*server
 }
 
-func (s scenario) measure(ctx context.Context, work *workshop, c candidate, t *table) error {
+func (s scenario) measure(ctx context.Context, work *benchEnv, c candidate, t *table) error {
 	srv, err := c.start()
 	if err != nil {
 		return err
@@ -82,8 +82,7 @@ func startsInTurn(t *trial, row string, quick bool) error {
 	return err
 }
 
-// runTrue returns how long it took to hear of the exit. It waits until nothing
-// more can come.
+// runTrue returns the time until the exit was reported. It waits for the last event of the process.
 func runTrue(c *client, id string, more object) (took time.Duration, err error) {
 	began := time.Now()
 	request, err := c.start(id, more, "/bin/true")
@@ -125,9 +124,9 @@ func startsInFlight(t *trial) error {
 	return nil
 }
 
-// plainStarts is the machine's limit for starts: no server and no socket, only
-// /bin/true with both outputs on pipes that are read to the end.
-func plainStarts(work *workshop, r recorder) error {
+// plainStarts is the limit of the machine for starts: /bin/true with both outputs on pipes that are
+// read to the end, without a server and a socket.
+func plainStarts(work *benchEnv, r recorder) error {
 	plainTrue := func() error {
 		cmd := exec.Command("/bin/true")
 		cmd.Stdout, cmd.Stderr = new(bytes.Buffer), new(bytes.Buffer)
@@ -167,7 +166,7 @@ func output(t *trial) error {
 	if err != nil {
 		return err
 	}
-	want, got, chunks := t.amount(256)<<20, 0, -2 // the answer and the exit are none
+	want, got, chunks := t.amount(256)<<20, 0, -2 // the answer and the exit are not output
 	client, began := clientCPU(), time.Now()
 	if _, err := c.start("out", nil, "head", "-c", strconv.Itoa(want), "/dev/zero"); err != nil {
 		return err
@@ -191,12 +190,12 @@ func output(t *trial) error {
 	return nil
 }
 
-// echo measures how long a line takes to a command and back.
+// echo measures the time that a line takes to a command and back.
 func echo(t *trial) error {
 	return errors.Join(
 		echoes(t, "pipe", 60, false, object{"pipeStdin": true}, "echo ready; exec cat"),
 		echoes(t, "pipeq", 300, true, object{"pipeStdin": true}, "echo ready; exec cat"),
-		// The terminal itself must not answer.
+		// The echo must come from the command, not from the terminal.
 		echoes(t, "tty", 60, false, object{"tty": true}, "stty raw -echo; echo ready; exec cat"),
 		echoes(t, "ttyq", 300, true, object{"tty": true}, "stty raw -echo; echo ready; exec cat"),
 	)

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// startTimeout bounds the time to the URL line. The reference is a 300 MB
-	// binary that may have to come from a cold disk.
+	// startTimeout bounds the time to the URL line. The reference is a 300 MB binary, which may have
+	// to be read from disk.
 	startTimeout = 30 * time.Second
 
 	// stopTimeout is how long a server may take to end before it is killed.
@@ -48,8 +48,8 @@ func candidates(dir string) (found []candidate) {
 type server struct {
 	url    string
 	cmd    *exec.Cmd
-	ended  chan struct{} // closed when it was waited for
-	stderr bytes.Buffer  // only read then
+	ended  chan struct{} // closed when the process has ended and was collected
+	stderr bytes.Buffer  // read only after ended is closed
 }
 
 // start runs a candidate and returns when it has printed its URL.

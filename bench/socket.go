@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// receiveBuffer holds several of the largest notifications, so that a read of
-	// the socket takes as much as there is.
+	// receiveBuffer holds several of the largest notifications, so that one read of the socket takes
+	// all that has arrived.
 	receiveBuffer = 1 << 20
 
-	// connTimeout bounds everything that is done on one connection.
+	// connTimeout bounds the life of one connection.
 	connTimeout = time.Minute
 )
 
-// A socket is the client's side of a WebSocket that costs little: messages are
-// looked at where they were received.
+// A socket is the client's side of a WebSocket with little overhead: messages are not copied out of
+// the receive buffer.
 type socket struct {
 	conn  net.Conn
 	in    *bufio.Reader
 	used  int    // bytes of the receive buffer that the last message takes
 	whole []byte // a message that came in pieces, or is too large for the buffer
-	quick bool   // acknowledge at once what arrives
+	quick bool   // acknowledge segments at once
 }
 
 func dial(url string) (*socket, error) {
@@ -136,10 +136,9 @@ func (s *socket) header() (first byte, size int, err error) {
 	return first, size, err
 }
 
-// acknowledge makes the kernel acknowledge the next segment at once. The kernel
-// forgets it soon, hence before each wait. A server that leaves Nagle's
-// algorithm on holds its second small message back until the first one is
-// acknowledged: 40 ms later, unless it is asked for.
+// acknowledge makes the kernel acknowledge the next segment at once. The kernel resets the option
+// soon, so it is set before each wait. A server with Nagle's algorithm holds its second small message
+// back until the first one is acknowledged, which takes 40 ms without this option.
 func (s *socket) acknowledge() {
 	if raw, err := s.conn.(*net.TCPConn).SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) {

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// A column of the table: whom a sample belongs to.
+// A column of the table: the reference, tether, or the limit.
 type column string
 
 const (
 	referenceColumn column = "reference"
 	tetherColumn    column = "tether"
-	limitColumn     column = "limit" // what the machine does without any server
+	limitColumn     column = "limit" // the same work without a server
 )
 
-// A row is something that is measured.
+// A row is one measured value.
 type row struct {
 	id, name, unit string
 	higher         bool // is better
@@ -102,7 +102,7 @@ func (t *table) markdown(w io.Writer) {
 	}
 }
 
-// broken returns what tether must reach and has not, in any repetition.
+// broken returns the rows in which tether must reach 0 and has not, in any repetition.
 func (t *table) broken() (errs []error) {
 	for _, r := range rows {
 		if samples := t.samples[r.id][tetherColumn]; r.zero && len(samples) > 0 && slices.Max(samples) > 0 {
@@ -114,7 +114,7 @@ func (t *table) broken() (errs []error) {
 
 const absent = "–"
 
-// figure is the median, or absent.
+// figure returns the median, or a dash if there is none.
 func figure(samples []float64) string {
 	if len(samples) == 0 {
 		return absent
@@ -122,7 +122,7 @@ func figure(samples []float64) string {
 	return short(median(samples))
 }
 
-// ratio is that of two medians, or absent.
+// ratio returns the ratio of two medians, or a dash if one is missing.
 func ratio(a, b []float64) string {
 	if len(a) == 0 || len(b) == 0 || median(b) == 0 {
 		return absent
@@ -140,7 +140,7 @@ func median(samples []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// short prints three digits, or all those before the point.
+// short prints three significant digits, or all digits before the point.
 func short(v float64) string {
 	if v >= 100 {
 		return strconv.FormatFloat(v, 'f', 0, 64)

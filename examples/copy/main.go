@@ -46,7 +46,7 @@ func run(ctx context.Context, name string) error {
 		return err
 	}
 	remote := fmt.Sprintf("/tmp/tether-example-%d", os.Getpid())
-	// The file is there when it is all there, or not at all.
+	// The file appears when it is complete, or not at all.
 	err = there.Upload(ctx, remote, local, info.Size(), files.UploadOptions{
 		Progress: func(done, total int64) { fmt.Printf("\rsent %d of %d bytes", done, total) },
 	})

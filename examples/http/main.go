@@ -1,4 +1,4 @@
-// Http fetches a page from where the executor is.
+// Http fetches a web page from the network of the executor.
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 }
 
 func run(ctx context.Context, page string) error {
-	if page == "" { // something on this machine, for an executor on this machine
+	if page == "" { // by default, a web server of this program, for an executor on this machine
 		site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintln(w, "a page that the executor can see")
 		}))

@@ -30,7 +30,7 @@ func run(ctx context.Context) error {
 	}
 	defer stop()
 
-	// A proxy that does not treat connections well.
+	// A cable that cuts the connection again and again.
 	bad, err := cable.Lay(ctx, cable.Config{Target: url})
 	if err != nil {
 		return err

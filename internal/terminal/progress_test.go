@@ -10,7 +10,7 @@ import (
 	"github.com/tetherexec/tether/client"
 )
 
-// newClockedProgress returns a progress whose time the test moves, with nobody who
+// newClockedProgress returns a progress whose time the test sets, without the goroutine that
 // draws.
 func newClockedProgress(out *bytes.Buffer) (p *Progress, pass func(time.Duration)) {
 	now := time.Unix(1_000_000, 0)
@@ -37,7 +37,7 @@ func TestProgressLine(t *testing.T) {
 	p.Plan(1, 1<<30)
 	p.Begin("big.iso")
 	want(79, "[>                       ]   0%  0B/1.0GiB  -/s  ETA -:--  big.iso")
-	p.Skip(256 << 20) // is no part of the rate
+	p.Skip(256 << 20) // does not count for the rate
 	for range 40 {
 		pass(100 * time.Millisecond)
 		p.Add(1 << 20)
@@ -51,8 +51,8 @@ func TestProgressLine(t *testing.T) {
 	want(0, " 28%  296MiB/1.0GiB  10MiB/s  ETA 1:13")
 	pass(3 * time.Second)
 	want(0, " 28%  296MiB/1.0GiB  connection lost, reconnecting (3s)")
-	p.Tell(client.Status{State: client.Recovering, Err: errors.New("nobody listens")})
-	want(0, " 28%  296MiB/1.0GiB  connection lost, reconnecting (3s): nobody listens")
+	p.Tell(client.Status{State: client.Recovering, Err: errors.New("no server listens")})
+	want(0, " 28%  296MiB/1.0GiB  connection lost, reconnecting (3s): no server listens")
 	p.Tell(client.Status{State: client.Connected})
 	pass(10 * time.Second)
 	want(0, " 28%  296MiB/1.0GiB  -/s  ETA -:--")

@@ -36,7 +36,7 @@ func TestAlternateScreen(t *testing.T) {
 	}
 }
 
-// Nothing is drawn over a program that has the whole screen: the title tells it.
+// While a program uses the whole screen, the status is in the title.
 func TestStatusOnAlternateScreen(t *testing.T) {
 	t.Parallel()
 	var screen bytes.Buffer
@@ -53,8 +53,7 @@ func TestStatusOnAlternateScreen(t *testing.T) {
 	}
 }
 
-// The status has the reason of the last attempt, without characters that could do
-// something to a terminal.
+// The status has the reason of the last attempt, without control characters.
 func TestStatusHasTheReason(t *testing.T) {
 	t.Parallel()
 	for _, terminal := range []bool{true, false} {
@@ -81,7 +80,7 @@ func TestStatusHasTheReason(t *testing.T) {
 	}
 }
 
-// Notes have lines of their own, and wait while a program has the whole screen.
+// Notes have lines of their own, and wait while a program uses the whole screen.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	for _, try := range []struct {
@@ -122,14 +121,14 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// An outage that is over soon is not worth a word.
+// A short outage is not shown.
 func TestShortOutageIsNotTold(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	s := NewStatusLine(&out, false)
 	s.Tell(client.Status{State: client.Recovering})
 	s.Tell(client.Status{State: client.Connected})
-	s.tick() // too late
+	s.tick() // a timer that fires after the end
 	s.Close()
 	if out.Len() > 0 {
 		t.Errorf("said %q", out.String())

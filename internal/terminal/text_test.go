@@ -49,7 +49,7 @@ func TestCutCountsCells(t *testing.T) {
 	}
 }
 
-// The line is never wider than the terminal: what is too wide would scroll it.
+// The line is never wider than the terminal: a wider line would scroll it.
 func TestProgressLineFits(t *testing.T) {
 	t.Parallel()
 	for _, name := range names {

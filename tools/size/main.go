@@ -37,13 +37,13 @@ func main() {
 	m.print()
 }
 
-// A measure is a thing that has a size.
+// A measure is a struct, function or file with its size.
 type measure struct {
 	name string
 	size int
 }
 
-// A meter adds up what it reads.
+// A meter collects the sizes of all files.
 type meter struct {
 	product, helpers, tests, command int // lines
 	structs, functions, files        []measure
