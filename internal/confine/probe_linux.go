@@ -91,8 +91,8 @@ func (p *program) load() error {
 
 // loadBubblewrap prepares bubblewrap to be executed. Root owns the file and could
 // change it, because the first process is visible inside; so root executes a
-// read-only image. Other users must execute it from its path, because the file may
-// be set-user-ID.
+// read-only image. Other users must execute it from its path, which may give it
+// rights: a set-user-ID bit, or a profile of AppArmor.
 func (c *Confiner) loadBubblewrap(path string) error {
 	if os.Geteuid() != 0 || c.bubblewrap != nil {
 		return nil

@@ -10,6 +10,7 @@
 //
 //   - files.go: the interface and the limits; errors.go: texts and codes; direct.go: which paths are accepted.
 //   - resolve_linux.go: from a path to a name in an open directory. Everything below starts there.
+//   - screened_linux.go: reading with a check of each file.
 //   - read_linux.go, cached_linux.go (small files without waiting), metadata_linux.go, list_linux.go and
 //     directory_linux.go, walk.go with walk_linux.go: requests that only read.
 //   - write_linux.go decides how a file is written; replace_linux.go puts a new file in place of the old one;

@@ -6,8 +6,11 @@
 // requests. So a denied host stays denied in every spelling, and a denied address also if a
 // name leads to it.
 //
+// Where a change belongs:
+//
 //   - netpolicy.go: settings, rules, and the decision about a query.
 //   - pattern.go: patterns for hosts, and finding the one that matches.
 //   - idna.go: names and patterns that are not ASCII; package host has the mapping.
+//   - check.go: mistakes in patterns that a person has typed.
 //   - address.go: which addresses are public.
 package netpolicy

@@ -2,6 +2,8 @@
 // proxy that serve one process and reach only the hosts that its rules allow. The rules
 // are in package netpolicy.
 //
+// Where a change belongs:
+//
 //   - proxy.go: a Proxy, its limits, its connections and their end.
 //   - dial.go: one decision: rules, question to the client, addresses, report, connection.
 //   - upstream.go: the proxies of the server's own environment, which package host reads.

@@ -129,7 +129,7 @@ func (h listErrorHost) ReadDir(dir string) ([]fs.DirEntry, error) {
 	return h.memHost.ReadDir(dir)
 }
 
-// If a directory cannot be listed, what has to be hidden in it is not known: no command may start.
+// If a directory cannot be listed, the sockets in it are unknown, so no command may start.
 func TestUnlistedDirectoryIsRefused(t *testing.T) {
 	for _, row := range []struct {
 		dir     string

@@ -98,7 +98,8 @@ var rules = []rule{
 	{`\bfrom exec-server (?:websocket \S+|stdio):`, "from the client:"},
 }
 
-// expressions are those of the rules. They are compiled when the first message is reworded, for the same reason.
+// expressions returns the compiled expressions of the rules. It compiles them when the first message is reworded, for
+// the same reason as when.
 var expressions = sync.OnceValue(func() (list []*regexp.Regexp) {
 	for _, r := range rules {
 		list = append(list, regexp.MustCompile(r.from))

@@ -15,6 +15,7 @@
 //   - pool_linux.go: which helper gets a request, how many there are and for how long.
 //   - bind_linux.go, fingerprint_linux.go: the meaning of a policy on this machine, and whether it has changed.
 //   - worker_linux.go, socket_linux.go: the life of one helper, and its requests and answers.
+//   - config.go: the configuration, and intents that need no sandbox.
 //   - files_linux.go: the requests; special_linux.go: which files this process may read itself.
 //   - Package helper: the other end, inside the sandbox.
 package confined

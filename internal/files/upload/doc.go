@@ -15,5 +15,6 @@
 //
 // Where a change belongs: table.go has the uploads of a session and their order, upload.go one of them;
 // place_linux.go finds the target; temporary_linux.go and attributes_linux.go make the hidden file and decide
-// what it keeps of the file that it replaces; spans.go and digest.go track the received bytes.
+// what it keeps of the file that it replaces; spans.go and digest.go track the received bytes;
+// journal.go lists the hidden files for the next server.
 package upload

@@ -22,8 +22,8 @@ type Config struct {
 	// NoStdin: the command's standard input is the sandbox's own /dev/null.
 	NoStdin bool
 
-	// Freeze (parts of the new procfs) and Seal (mounts) are made read-only by
-	// the stage itself. It has the capabilities for that only as long.
+	// Freeze (parts of the new procfs) and Seal (mounts) are made read-only by the
+	// stage itself, which then gives up the capabilities that this needs.
 	Freeze, Seal []string
 
 	// Cover are symbolic links over which the stage mounts /dev/null, with
