@@ -2,14 +2,13 @@ package proc
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // ResetInherited resets what this program inherited and its children would inherit
@@ -18,7 +17,7 @@ import (
 // but its children do not. Call it first in main: later there may be descriptors
 // that are meant for children, or signal handlers.
 func ResetInherited() error {
-	if err := closeOnExec(3); err != nil {
+	if err := at.CloseOnExecFrom(3); err != nil {
 		return fmt.Errorf("mark inherited descriptors: %w", err)
 	}
 	ignored, err := ignoredSignals()
@@ -29,23 +28,6 @@ func ResetInherited() error {
 		// A signal that is handled here has its default action in a child. No
 		// goroutine reads the channel, and Notify does not block.
 		signal.Notify(make(chan os.Signal, 1), ignored...)
-	}
-	return nil
-}
-
-func closeOnExec(first int) error {
-	err := unix.CloseRange(uint(first), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
-	if err == nil {
-		return nil
-	}
-	entries, err := os.ReadDir("/proc/self/fd") // kernels before 5.11
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd >= first {
-			unix.CloseOnExec(fd)
-		}
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package at
 
 import (
+	"math"
+	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -77,3 +79,43 @@ func ReadLink(dir int, name string) (string, error) {
 
 // Same reports whether a and b are the same file.
 func Same(a, b unix.Stat_t) bool { return a.Dev == b.Dev && a.Ino == b.Ino }
+
+// CloseOnExecFrom lets no program that this process executes have the descriptors from first on.
+func CloseOnExecFrom(first int) error {
+	if unix.CloseRange(uint(first), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return nil
+	}
+	return eachFrom(first, unix.CloseOnExec) // kernels before 5.11
+}
+
+// CloseFrom closes the descriptors from first on. The caller uses none of them.
+func CloseFrom(first int) error {
+	if unix.CloseRange(uint(first), math.MaxUint32, 0) == nil {
+		return nil
+	}
+	return eachFrom(first, func(fd int) { unix.Close(fd) }) // kernels before 5.9
+}
+
+// maxDescriptors bounds the search for descriptors where there is no /proc.
+const maxDescriptors = 1 << 16
+
+// eachFrom calls f with each open descriptor from first on. Without a /proc it calls f with each number that a
+// descriptor may have.
+func eachFrom(first int, f func(fd int)) error {
+	if entries, err := os.ReadDir("/proc/self/fd"); err == nil {
+		for _, e := range entries {
+			if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= first {
+				f(fd)
+			}
+		}
+		return nil
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	for fd := first; fd < int(min(limit.Cur, maxDescriptors)); fd++ {
+		f(fd)
+	}
+	return nil
+}

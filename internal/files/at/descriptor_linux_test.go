@@ -93,3 +93,22 @@ func TestReadLink(t *testing.T) {
 		}
 	}
 }
+
+// Kernels without close_range need a search for the open descriptors.
+func TestEachFrom(t *testing.T) {
+	const high = 700 // no other descriptor of this test program is as high
+	for _, fd := range []int{high - 1, high, high + 5} {
+		if err := unix.Dup3(0, fd, 0); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+	}
+	if err := eachFrom(high, unix.CloseOnExec); err != nil {
+		t.Fatal(err)
+	}
+	for fd, want := range map[int]int{high - 1: 0, high: unix.FD_CLOEXEC, high + 5: unix.FD_CLOEXEC} {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags != want {
+			t.Errorf("descriptor %d has flags %d, %v", fd, flags, err)
+		}
+	}
+}

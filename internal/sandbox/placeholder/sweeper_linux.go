@@ -77,7 +77,9 @@ func runSweeper(args []string) int {
 			return 1
 		}
 	case sweeperRun:
-		unix.CloseRange(3, ^uint(0), 0) // descriptors that an embedding program left open
+		if at.CloseFrom(3) != nil { // descriptors that an embedding program left open
+			return 1
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), maxSweep)
 		defer cancel()
 		if finish(ctx, dir, sweeperWait) != nil {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/files/at"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
 )
@@ -49,10 +50,8 @@ func runHelper(args []string) int {
 }
 
 func run(stageFd, reportFd int) error {
-	if err := unix.CloseRange(firstStdio, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		if err := closeOnExecEach(); err != nil {
-			return fmt.Errorf("mark descriptors: %w", err)
-		}
+	if err := at.CloseOnExecFrom(firstStdio); err != nil {
+		return fmt.Errorf("mark descriptors: %w", err)
 	}
 	encoded, err := io.ReadAll(io.NewSectionReader(os.NewFile(uintptr(stageFd), "stage"), 0, 1<<40))
 	if err != nil {
@@ -136,18 +135,6 @@ func nothing() (int, error) {
 	}
 	unix.Close(ends[1])
 	return ends[0], nil
-}
-
-// closeOnExecEach is for kernels before 5.11.
-func closeOnExecEach() error {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return err
-	}
-	for fd := firstStdio; fd < int(min(limit.Cur, 1<<16)); fd++ {
-		unix.CloseOnExec(fd)
-	}
-	return nil
 }
 
 // takeSession makes the command the leader of its own session: Ctrl-C, job
