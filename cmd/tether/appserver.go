@@ -46,11 +46,11 @@ func newAppServer(args []string, stdin, stdout *os.File) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			stderr := cmd.ErrOrStderr()
-			door, err := flags.config(stderr)
+			listenCfg, err := flags.config(stderr)
 			if err != nil {
 				return err
 			}
-			return serveApp(cmd.Context(), door, newLog(stderr, flags.logLevel.value, flags.logFormat.value), stdin, stdout, stderr)
+			return serveApp(cmd.Context(), listenCfg, newLog(stderr, flags.logLevel.value, flags.logFormat.value), stdin, stdout, stderr)
 		},
 	}
 	if slices.Contains(args, appServerName) {
@@ -106,7 +106,7 @@ func controlSocket() (string, error) {
 }
 
 // serveApp runs an app-server until its client leaves or a signal ends it.
-func serveApp(ctx context.Context, door listen.Config, log *slog.Logger, stdin, stdout *os.File, stderr io.Writer) error {
+func serveApp(ctx context.Context, listenCfg listen.Config, log *slog.Logger, stdin, stdout *os.File, stderr io.Writer) error {
 	if err := proc.ResetInherited(); err != nil {
 		return fmt.Errorf("prepare for children: %w", err)
 	}
@@ -114,7 +114,7 @@ func serveApp(ctx context.Context, door listen.Config, log *slog.Logger, stdin, 
 	defer stop()
 	defer brokenPipeIsError()()
 
-	l, err := openListener(ctx, door)
+	l, err := openListener(ctx, listenCfg)
 	if err != nil {
 		return err
 	}

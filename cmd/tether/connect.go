@@ -212,8 +212,8 @@ func (c *connection) close() error {
 	return err
 }
 
-// visit opens a session with a server that runs already, for do, and ends it afterwards.
-func (f *serverFlags) visit(ctx context.Context, stderr io.Writer, do func(*connection) error) error {
+// withSession opens a session with a server that runs already, for do, and ends it afterwards.
+func (f *serverFlags) withSession(ctx context.Context, stderr io.Writer, do func(*connection) error) error {
 	conn, err := f.dial(ctx, terminal.NewStatusLine(stderr, f.quiet), client.Options{}, homeServer(false))
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ func TestLifetimeString(t *testing.T) {
 }
 
 // configOf runs a command line up to the Config it makes.
-func configOf(t *testing.T, args string) (door listen.Config, cfg server.Config, warnings string, err error) {
+func configOf(t *testing.T, args string) (listenCfg listen.Config, cfg server.Config, warnings string, err error) {
 	t.Helper()
 	var flags serveFlags
 	var stderr strings.Builder
@@ -58,20 +58,20 @@ func configOf(t *testing.T, args string) (door listen.Config, cfg server.Config,
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(io.Discard)
 	if err := cmd.ParseFlags(strings.Fields(args)); err != nil {
-		return door, cfg, "", usageError{err}
+		return listenCfg, cfg, "", usageError{err}
 	}
-	door, cfg, err = flags.config(&stderr)
-	return door, cfg, stderr.String(), err
+	listenCfg, cfg, err = flags.config(&stderr)
+	return listenCfg, cfg, stderr.String(), err
 }
 
 func TestConfigDefaults(t *testing.T) {
 	t.Parallel()
-	door, got, warnings, err := configOf(t, "")
+	listenCfg, got, warnings, err := configOf(t, "")
 	if err != nil || warnings != "" {
 		t.Fatal(err, warnings)
 	}
-	if want := (listen.Config{URL: listen.DefaultURL, NamespaceHint: door.NamespaceHint}); door != want {
-		t.Errorf("flags and zero values disagree:\ngot  %+v\nwant %+v", door, want)
+	if want := (listen.Config{URL: listen.DefaultURL, NamespaceHint: listenCfg.NamespaceHint}); listenCfg != want {
+		t.Errorf("flags and zero values disagree:\ngot  %+v\nwant %+v", listenCfg, want)
 	}
 	want := server.Config{Subreaper: true}.WithDefaults()
 	got.Log, want.Log, want.Version = nil, nil, got.Version
@@ -82,19 +82,19 @@ func TestConfigDefaults(t *testing.T) {
 
 func TestConfigFromFlags(t *testing.T) {
 	t.Parallel()
-	door, cfg, _, err := configOf(t, "--listen wss://192.0.2.1:7 --concurrent-requests 18446744073709551615 --session-ttl 1m --session-ttl-max 2m "+
+	listenCfg, cfg, _, err := configOf(t, "--listen wss://192.0.2.1:7 --concurrent-requests 18446744073709551615 --session-ttl 1m --session-ttl-max 2m "+
 		"--retain 1M --spool-limit 2M --spool-total 3M --state-dir d --tls-cert c --tls-key k --tls-client-ca a "+
 		"--ws-auth signed-bearer-token --ws-shared-secret-file s --ws-issuer i --ws-audience u --ws-max-clock-skew-seconds 5")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if door.URL != "wss://192.0.2.1:7" || cfg.SessionTTL != time.Minute || cfg.SessionTTLMax != 2*time.Minute ||
+	if listenCfg.URL != "wss://192.0.2.1:7" || cfg.SessionTTL != time.Minute || cfg.SessionTTLMax != 2*time.Minute ||
 		cfg.Retain != 1<<20 || cfg.SpoolLimit != 2<<20 || cfg.SpoolTotal != 3<<20 || cfg.StateDir != "d" ||
-		door.TLS != (listen.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}) {
+		listenCfg.TLS != (listen.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}) {
 		t.Errorf("got %+v", cfg)
 	}
-	if want := (listen.SignedTokens{SecretFile: "s", Issuer: "i", Audience: "u", ClockSkew: 5}); door.Auth.Token != nil || *door.Auth.Signed != want {
-		t.Errorf("got %+v", door.Auth)
+	if want := (listen.SignedTokens{SecretFile: "s", Issuer: "i", Audience: "u", ClockSkew: 5}); listenCfg.Auth.Token != nil || *listenCfg.Auth.Signed != want {
+		t.Errorf("got %+v", listenCfg.Auth)
 	}
 }
 

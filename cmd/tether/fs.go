@@ -43,8 +43,8 @@ func needPaths(least int) cobra.PositionalArgs {
 	}
 }
 
-// A fileVisit is the connection and the output of a command for remote files.
-type fileVisit struct {
+// A fileCommand is the connection and the output of a command for remote files.
+type fileCommand struct {
 	*connection
 	ctx      context.Context
 	files    *files.Files
@@ -52,12 +52,12 @@ type fileVisit struct {
 	failures int
 }
 
-// visitFiles connects and calls do for each path. An error with one path does not stop the others.
-func (f *serverFlags) visitFiles(cmd *cobra.Command, args []string, do func(v *fileVisit, path string) error) error {
+// withFiles connects and calls do for each path. An error with one path does not stop the others.
+func (f *serverFlags) withFiles(cmd *cobra.Command, args []string, do func(v *fileCommand, path string) error) error {
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	err := f.visit(ctx, cmd.ErrOrStderr(), func(conn *connection) error {
-		v := &fileVisit{connection: conn, ctx: ctx, files: files.Of(conn.Client), stderr: cmd.ErrOrStderr()}
+	err := f.withSession(ctx, cmd.ErrOrStderr(), func(conn *connection) error {
+		v := &fileCommand{connection: conn, ctx: ctx, files: files.Of(conn.Client), stderr: cmd.ErrOrStderr()}
 		for _, arg := range args {
 			path, err := copy.RemotePath(conn.Info(), parseRemote(arg))
 			if err == nil {
@@ -68,7 +68,7 @@ func (f *serverFlags) visitFiles(cmd *cobra.Command, args []string, do func(v *f
 			case copy.IsFatal(err), ctx.Err() != nil, errors.Is(err, terminal.ErrOutput):
 				return err
 			default:
-				v.complain(arg, err)
+				v.printLine(arg, err)
 			}
 		}
 		if v.failures > 0 {
@@ -79,9 +79,9 @@ func (f *serverFlags) visitFiles(cmd *cobra.Command, args []string, do func(v *f
 	return orSignal(ctx, err)
 }
 
-func (v *fileVisit) complain(path string, err error) {
+func (v *fileCommand) printLine(path string, err error) {
 	v.failures++
-	complain(v.stderr, terminal.Name(path)+": "+copy.Reason(err))
+	printLine(v.stderr, terminal.Name(path)+": "+copy.Reason(err))
 }
 
 // parseRemote reads a path that is remote with and without a colon.
@@ -101,7 +101,7 @@ func newFsCat() *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := terminal.OutputWriter{Writer: cmd.OutOrStdout()}
-			return server.visitFiles(cmd, args, func(v *fileVisit, path string) error {
+			return server.withFiles(cmd, args, func(v *fileCommand, path string) error {
 				file, err := v.files.Open(v.ctx, path)
 				if err != nil {
 					return err
@@ -129,7 +129,7 @@ func newFsMkdir() *cobra.Command {
 		Args:                  needPaths(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return server.visitFiles(cmd, args, func(v *fileVisit, path string) error {
+			return server.withFiles(cmd, args, func(v *fileCommand, path string) error {
 				if parents {
 					return copy.RetryIdempotent(func() error { return v.files.MkdirAll(v.ctx, path) })
 				}
@@ -156,7 +156,7 @@ func newFsRm() *cobra.Command {
 		Args:                  needPaths(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return server.visitFiles(cmd, args, func(v *fileVisit, path string) error {
+			return server.withFiles(cmd, args, func(v *fileCommand, path string) error {
 				err := copy.Remove(v.ctx, v.files, path, recursive)
 				if force && errors.Is(err, fs.ErrNotExist) {
 					return nil
@@ -261,7 +261,7 @@ func (f *copyFlags) print(cmd *cobra.Command, args []string) error {
 		return usageError{errors.New("-p and --exclude cannot be used with standard output")}
 	}
 	out := terminal.OutputWriter{Writer: cmd.OutOrStdout()}
-	return f.visitFiles(cmd, args, func(v *fileVisit, path string) error {
+	return f.withFiles(cmd, args, func(v *fileCommand, path string) error {
 		return v.files.Download(v.ctx, path, out, files.DownloadOptions{})
 	})
 }

@@ -72,7 +72,7 @@ func newFsLs() *cobra.Command {
 			if len(args) == 0 {
 				args = []string{"."}
 			}
-			err := server.visitFiles(cmd, args, l.list)
+			err := server.withFiles(cmd, args, l.list)
 			if l.asJSON && (err == nil || len(l.facts) > 0) {
 				if l.facts == nil {
 					l.facts = []fileFacts{}
@@ -93,7 +93,7 @@ func newFsLs() *cobra.Command {
 }
 
 // list prints one directory, or one file.
-func (l *lister) list(v *fileVisit, path string) error {
+func (l *lister) list(v *fileCommand, path string) error {
 	info, err := v.files.Stat(v.ctx, path)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (l *lister) list(v *fileVisit, path string) error {
 			if copy.IsFatal(e.Err) {
 				return e.Err
 			}
-			v.complain(copy.Join(path, e.Name), e.Err)
+			v.printLine(copy.Join(path, e.Name), e.Err)
 		default:
 			shown = append(shown, e)
 		}
@@ -198,7 +198,7 @@ func newFsStat() *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			facts := []fileFacts{}
-			err := server.visitFiles(cmd, args, func(v *fileVisit, path string) error {
+			err := server.withFiles(cmd, args, func(v *fileCommand, path string) error {
 				info, err := v.files.Stat(v.ctx, path)
 				if err != nil {
 					return err

@@ -27,7 +27,7 @@ func newKill() *cobra.Command {
 				}
 				signal = string(name)
 			}
-			return server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
+			return server.withSession(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
 				return killAll(cmd.Context(), conn, ids, signal)
 			})
 		},

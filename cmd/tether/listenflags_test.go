@@ -83,11 +83,11 @@ func TestUnreadableTLSFile(t *testing.T) {
 	for flag, files := range map[string]string{
 		"--tls-cert": "--tls-cert /missing/c --tls-key /missing/k", "--tls-key": "--tls-cert listenflags_test.go --tls-key /missing/k",
 	} {
-		door, _, _, err := configOf(t, "--listen wss://127.0.0.1:0 "+files)
+		listenCfg, _, _, err := configOf(t, "--listen wss://127.0.0.1:0 "+files)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = openListener(t.Context(), door)
+		_, err = openListener(t.Context(), listenCfg)
 		if err == nil || !strings.HasPrefix(err.Error(), "cannot read `"+flag+"` /missing/") || !strings.HasSuffix(err.Error(), ": no such file or directory") {
 			t.Errorf("%s: %v", flag, err)
 		}

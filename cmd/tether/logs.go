@@ -127,7 +127,7 @@ func (r *logRequest) run(ctx context.Context, id string, stdout *os.File, stderr
 		}
 		printer.Grep = re
 	}
-	return r.visit(ctx, stderr, func(conn *connection) error {
+	return r.withSession(ctx, stderr, func(conn *connection) error {
 		printer.Stdout, printer.Stderr = conn.status.Output(stdout), conn.status.Output(stderr)
 		p, err := find(ctx, conn, id)
 		if err != nil {
@@ -192,7 +192,7 @@ func (g *gapNotice) tell(ctx context.Context) {
 		dropped = p.DroppedBytes
 	}
 	if dropped > g.told {
-		complain(g.stderr, terminal.Bytes(dropped-g.told)+" of output are no longer kept")
+		printLine(g.stderr, terminal.Bytes(dropped-g.told)+" of output are no longer kept")
 		g.told = dropped
 	}
 }

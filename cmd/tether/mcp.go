@@ -49,7 +49,7 @@ type mcpServe struct {
 
 func newMCP(args []string, stdin, stdout *os.File) *cobra.Command {
 	m := mcpServe{mcpExecutor: mcpExecutor{label: "mcp"}, args: args, stdin: stdin, stdout: stdout}
-	m.tells = true // the model gets the errors; the user gets each once
+	m.reports = true // the model gets the errors; the user gets each once
 	cmd := &cobra.Command{
 		Use:   "mcp [flags]",
 		Short: "Give an MCP client commands and files, here or on another machine",

@@ -25,7 +25,7 @@ type mcpExecutor struct {
 	stderr io.Writer
 
 	sockets bool // --user-sockets
-	tells   bool // open prints why the executor cannot be reached; else the caller of client does
+	reports bool // open prints why the executor cannot be reached; else the caller of client does
 
 	sessions *client.Lazy // set by use
 	conn     *connection  // of the newest session; only open and release use it
@@ -128,7 +128,7 @@ func (e *mcpExecutor) open(ctx context.Context) (*client.Client, error) {
 	status := terminal.NewStatusLine(e.stderr, e.quiet)
 	conn, err := e.dial(ctx, status, o, embeddedServer(e.sockets))
 	if err != nil {
-		if e.tells && e.isRemote() && ctx.Err() == nil && e.told != err.Error() {
+		if e.reports && e.isRemote() && ctx.Err() == nil && e.told != err.Error() {
 			e.told = err.Error()
 			status.Note(terminal.Printable(e.told) + "; the next request tries again")
 		}

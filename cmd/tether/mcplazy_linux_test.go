@@ -31,7 +31,7 @@ func TestMCPBeforeItsExecutor(t *testing.T) {
 	u.want("exec_command", run, "exec_command failed: ", url)
 	u.want("list_dir", map[string]any{}, "list_dir failed: ", url)
 	if n := strings.Count(stderr.String(), "the next request tries again\n"); n != 1 {
-		t.Errorf("standard error tells it %d times: %s", n, stderr.String())
+		t.Errorf("standard error reports it %d times: %s", n, stderr.String())
 	}
 	startTether(t, "serve", "--listen", url).line(t)
 	here, err := os.Getwd()

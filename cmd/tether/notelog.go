@@ -22,7 +22,7 @@ func (l noteLog) Handle(_ context.Context, r slog.Record) error {
 		}
 		return true
 	})
-	complain(l.to, text)
+	printLine(l.to, text)
 	return nil
 }
 

@@ -57,7 +57,7 @@ func newPs(stdout *os.File) *cobra.Command {
 func (l *processList) run(ctx context.Context, stdout, stderr io.Writer) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	err := l.visit(ctx, stderr, func(conn *connection) error {
+	err := l.withSession(ctx, stderr, func(conn *connection) error {
 		for {
 			all, err := conn.Processes(ctx, "")
 			if err != nil {

@@ -35,8 +35,8 @@ func (e codedError) Unwrap() error { return e.cause }
 // prefix begins each line that tether itself writes to standard error.
 const prefix = "tether: "
 
-// complain prints an error.
-func complain(stderr io.Writer, text string) {
+// printLine prints a line for the user on standard error. Each line of the text gets the prefix.
+func printLine(stderr io.Writer, text string) {
 	fmt.Fprintf(stderr, "%s%s\n", prefix, strings.ReplaceAll(text, "\n", "\n"+prefix))
 }
 
@@ -55,7 +55,7 @@ func report(stderr io.Writer, command string, err error) int {
 			return code
 		}
 	}
-	complain(stderr, err.Error())
+	printLine(stderr, err.Error())
 	if usage {
 		fmt.Fprintf(stderr, "\nFor more information, try '%s --help'.\n", command)
 	}

@@ -150,8 +150,8 @@ func (r *runCommand) run(ctx context.Context) (err error) {
 	starting, stop := untilSignal(ctx)
 	defer stop()
 
-	news := sandboxhost.NewRefusals(session.Status)
-	conn, err := r.open(starting, session.Status, news)
+	refusals := sandboxhost.NewRefusals(session.Status)
+	conn, err := r.open(starting, session.Status, refusals)
 	if err != nil {
 		return orSignal(starting, err)
 	}
@@ -161,7 +161,7 @@ func (r *runCommand) run(ctx context.Context) (err error) {
 		}
 	}()
 	if !conn.Has(client.FeatureHostPorts) {
-		news.WithoutPorts()
+		refusals.WithoutPorts()
 	}
 	p, err := r.start(starting, conn, session)
 	if err != nil {
@@ -216,10 +216,10 @@ func (r *runCommand) remote() bool {
 	return named || r.detach
 }
 
-// open opens the session for the command. news reports the hosts that are refused to the command.
-func (r *runCommand) open(ctx context.Context, status *terminal.StatusLine, news *sandboxhost.Refusals) (*connection, error) {
+// open opens the session for the command. refusals reports the hosts that are refused to the command.
+func (r *runCommand) open(ctx context.Context, status *terminal.StatusLine, refusals *sandboxhost.Refusals) (*connection, error) {
 	ensure := embeddedServer(r.sandbox.sockets)
-	o := client.Options{TTL: keepAttended, Label: r.name, OnNetworkDecision: news.Decided}
+	o := client.Options{TTL: keepAttended, Label: r.name, OnNetworkDecision: refusals.Decided}
 	if r.detach {
 		ensure, o.TTL = homeServer(true), keepDetached
 	}

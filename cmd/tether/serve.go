@@ -52,11 +52,11 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 		Args:                  serveArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			door, cfg, err := flags.config(cmd.ErrOrStderr())
+			listenCfg, cfg, err := flags.config(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), door, cfg, stdin, stdout)
+			return serve(cmd.Context(), listenCfg, cfg, stdin, stdout)
 		},
 	}
 	if slices.Contains(args, name) {
@@ -103,29 +103,29 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 }
 
 // config turns the flags into the settings of a listener and of a server. Warnings go to stderr.
-func (f *serveFlags) config(stderr io.Writer) (door listen.Config, cfg server.Config, err error) {
+func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg server.Config, err error) {
 	warnings, err := f.reference.check()
 	if err != nil {
-		return door, cfg, err
+		return listenCfg, cfg, err
 	}
 	for _, warning := range warnings {
-		complain(stderr, "warning: "+warning)
+		printLine(stderr, "warning: "+warning)
 	}
-	if door, err = f.listen.config(stderr); err != nil {
-		return door, cfg, err
+	if listenCfg, err = f.listen.config(stderr); err != nil {
+		return listenCfg, cfg, err
 	}
 	cfg = f.cfg
 	cfg.SessionTTL, cfg.SessionTTLMax = time.Duration(f.ttl), time.Duration(f.ttlMax)
 	cfg.IdleExit = time.Duration(f.idleExit)
 	if cfg.SessionTTL > cfg.SessionTTLMax {
-		return door, cfg, fmt.Errorf("`--session-ttl` %v is more than `--session-ttl-max` %v", cfg.SessionTTL, cfg.SessionTTLMax)
+		return listenCfg, cfg, fmt.Errorf("`--session-ttl` %v is more than `--session-ttl-max` %v", cfg.SessionTTL, cfg.SessionTTLMax)
 	}
 	cfg.Retain, cfg.SpoolLimit, cfg.SpoolTotal = int64(f.retain), int64(f.spoolLimit), int64(f.spoolAll)
-	cfg.Private = door.Private()
+	cfg.Private = listenCfg.Private()
 	cfg.Version = versionText()
 	cfg.Subreaper = true
 	cfg.Log = newLog(stderr, f.logLevel.value, f.logFormat.value)
-	return door, cfg, cfg.Validate()
+	return listenCfg, cfg, cfg.Validate()
 }
 
 func newLog(w io.Writer, level, format string) *slog.Logger {
@@ -145,7 +145,7 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 const unmapDelay = time.Second
 
 // serve runs a server until it ends by itself or a signal ends it.
-func serve(ctx context.Context, door listen.Config, cfg server.Config, stdin, stdout *os.File) error {
+func serve(ctx context.Context, listenCfg listen.Config, cfg server.Config, stdin, stdout *os.File) error {
 	if err := proc.ResetInherited(); err != nil {
 		return fmt.Errorf("prepare for children: %w", err)
 	}
@@ -154,7 +154,7 @@ func serve(ctx context.Context, door listen.Config, cfg server.Config, stdin, st
 	defer stop()
 	defer brokenPipeIsError()()
 
-	l, err := openListener(ctx, door)
+	l, err := openListener(ctx, listenCfg)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func newSessions() *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sessions := []wire.SessionInfo{}
-			err := server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
+			err := server.withSession(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
 				all, err := conn.Sessions(cmd.Context())
 				own := conn.PublicID()
 				all = slices.DeleteFunc(all, func(s wire.SessionInfo) bool { return s.SessionID == own })

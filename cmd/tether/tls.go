@@ -57,7 +57,7 @@ func (f *tlsFlags) config() (*tls.Config, error) {
 func warnReadable(stderr io.Writer, path string) {
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		complain(stderr, fmt.Sprintf("warning: other users can read %s; run: chmod 600 %s", path, path))
+		printLine(stderr, fmt.Sprintf("warning: other users can read %s; run: chmod 600 %s", path, path))
 	}
 }
 

@@ -24,7 +24,7 @@ func newWait() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
-			return failed(orSignal(ctx, server.visit(ctx, cmd.ErrOrStderr(), func(conn *connection) error {
+			return failed(orSignal(ctx, server.withSession(ctx, cmd.ErrOrStderr(), func(conn *connection) error {
 				return waitFor(ctx, conn, args[0])
 			})))
 		},
@@ -77,7 +77,7 @@ func newRm() *cobra.Command {
 			"to the session of a client and cannot be removed. " + idHelp,
 		Example: "  tether rm build\n  tether rm --force web",
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
+			return server.withSession(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
 				var failures []error
 				for _, id := range ids {
 					failures = append(failures, remove(cmd.Context(), conn, id, force))
@@ -128,7 +128,7 @@ func newWhy() *cobra.Command {
 			"for input, for the network, for another process, or for its output to be read. " + idHelp,
 		Example: "  tether why web",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
+			return server.withSession(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
 				p, err := find(cmd.Context(), conn, args[0])
 				if err != nil {
 					return err
