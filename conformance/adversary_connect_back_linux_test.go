@@ -15,7 +15,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// tokenText is what a client needs to run commands without a sandbox.
+// tokenText is the token that a client needs.
 const tokenText = "token-that-opens-everything"
 
 // listening starts a server that listens on an address, and connects to it.

@@ -119,7 +119,7 @@ func (d datagrams) arrived(t *testing.T) (came bool, text string) {
 	buf, oob := make([]byte, 10), make([]byte, unix.CmsgSpace(4))
 	var n int
 	var got error
-	if err := raw.Control(func(fd uintptr) { // what was sent is there: sockets have no delay
+	if err := raw.Control(func(fd uintptr) { // a sent message is there at once: unix sockets have no delay
 		_, n, _, _, got = unix.Recvmsg(int(fd), buf, oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 	}); err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func (r *reachable) reached(t *testing.T) (names []string) {
 	for name, s := range r.sites {
 		s.settle(t)
 		s.mu.Lock()
-		if s.visits > 1 { // one visit is that of settle
+		if s.visits > 1 { // settle makes one visit
 			names = append(names, name)
 		}
 		s.visits, s.raw = 0, nil

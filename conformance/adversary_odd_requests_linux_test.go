@@ -89,7 +89,7 @@ func TestAdversaryLockedWorkspace(t *testing.T) {
 		s.output(t, workspaceOnly(), `chmod 000 $WS`)
 		p, err := s.try(workspaceOnly(), `echo x > $WS/made; echo ran`)
 		if err != nil {
-			t.Logf("refused: %v", err) // it says why
+			t.Logf("refused: %v", err)
 		} else {
 			t.Logf("ran: %+v", p.finish(t))
 		}
@@ -145,7 +145,7 @@ func TestAdversaryStrangeNames(t *testing.T) {
 // Entries with unusual, very long or very many paths are enforced, or the start is refused.
 func TestAdversaryStrangePaths(t *testing.T) {
 	notForReference(t, "it is not attacked")
-	deep := strings.Repeat("/"+strings.Repeat("d", 200), 15) // with what is around it, near the longest path there is
+	deep := strings.Repeat("/"+strings.Repeat("d", 200), 15) // with the directories above it, close to the maximum length of a path
 	cases := []struct {
 		name    string
 		entries func(fx *fixture) []entry

@@ -91,11 +91,11 @@ type process struct {
 	state       outcome // guarded by the client
 }
 
-// An outcome is what is known about a process.
+// An outcome is the state of a process so far.
 type outcome struct {
 	stdout, stderr string // pty counts as stdout
 	all            string // in order of arrival
-	early          string // what came before the exit
+	early          string // the part before the exit
 	exited, closed bool
 	exit           int
 	denied         bool

@@ -169,7 +169,7 @@ func (fx *fixture) env() map[string]string {
 	return env
 }
 
-// greeting is what the peer sends to each client.
+// greeting is the text that the peer sends to each client.
 const greeting = "hello from the host\n"
 
 // peer is a listener on the host that commands try to reach.

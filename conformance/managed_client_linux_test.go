@@ -106,7 +106,7 @@ type site struct {
 	mu       sync.Mutex
 	open     map[net.Conn]bool
 	visits   int      // connections
-	raw      []string // all that each connection has sent
+	raw      []string // the bytes of each connection
 	requests []string // METHOD host URI, as this server understands them
 }
 

@@ -306,7 +306,7 @@ func descriptors(t *testing.T, pid int) int {
 	return len(names)
 }
 
-// A proxy on the host's loopback lives exactly as long as its process.
+// A proxy on the host's loopback ends with its process.
 func TestProxyDies(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)

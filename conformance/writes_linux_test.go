@@ -23,7 +23,7 @@ func gone(path string) func(*testing.T, *fixture, outcome) {
 	}
 }
 
-// holds checks what is in a file afterwards.
+// holds checks the content of a file afterwards.
 func holds(path, text string) func(*testing.T, *fixture, outcome) {
 	return func(t *testing.T, fx *fixture, _ outcome) {
 		t.Helper()

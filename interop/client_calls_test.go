@@ -298,7 +298,7 @@ func TestClientTransportCommand(t *testing.T) {
 func TestClientLazyConnect(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
-		own := layCable(r, sharedServer(r, r.who).url) // the rig's client comes back too, and may need several attempts
+		own := layCable(r, sharedServer(r, r.who).url) // a cable of its own: the rig's client reconnects too, and may need several attempts
 		own.Cut()
 		lazy := client.NewLazy(own.URL(), client.Options{})
 		r.Cleanup(func() { lazy.Close() })

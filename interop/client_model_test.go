@@ -71,7 +71,7 @@ type outputRead struct {
 	err  error
 }
 
-// A history is one round: a client, its cable, and what was done.
+// A history is one round: a client, its cable, and its processes.
 type history struct {
 	*rapid.T
 	who   product

@@ -36,7 +36,7 @@ func newCutter(t *testing.T, every, times int, pause time.Duration) cutter {
 	return cutter{every, times, pause, filepath.Join(t.TempDir(), "done")}
 }
 
-// paced is the command: the last tenth of what it prints comes after the cuts.
+// paced returns the command. It prints the last tenth of its output after the cuts.
 func (c cutter) paced(n, portion int, pause string) string {
 	await := fmt.Sprintf("[ $i -le %d ] || until [ -e %s ]; do sleep 0.02; done; ", n-n/10, c.done)
 	return strings.Replace(paced(n, portion, pause), "; do ", "; do "+await, 1)

@@ -19,7 +19,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scenario"
 )
 
-// fileOutcome is what is compared of file requests.
+// fileOutcome is the comparison of file requests.
 const fileOutcome comparison = "the answers with code and text, or the results (times only as known or unknown, the birth time only where " +
 	"the row is about it; names of readDirectory sorted; contents decoded); the files of the host afterwards, with modes, contents and link targets"
 

@@ -186,7 +186,7 @@ func newOrigin(t testing.TB) *origin {
 
 func (o *origin) close() {
 	o.listener.Close()
-	o.accepting.Wait() // all that there will be are open
+	o.accepting.Wait() // after this no connection is added
 	o.mu.Lock()
 	for c := range o.open {
 		c.Close()

@@ -94,7 +94,7 @@ func readPages(c *conn, when string) {
 	}
 }
 
-// readAll pages through a closed process and sums up what it got.
+// readAll reads a closed process page by page and summarises its output.
 func readAll(c *conn, id string, maxBytes int) string {
 	var events []processEvent
 	after := 0

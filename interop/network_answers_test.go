@@ -38,7 +38,7 @@ func decision(text string) string { return `"result":{"decision":` + text + `}` 
 // asked returns probes that cause a question and a decision.
 func asked(probes ...probe) []probe {
 	for i := range probes {
-		probes[i] = probes[i].hears(2)
+		probes[i] = probes[i].messages(2)
 	}
 	return probes
 }
@@ -60,7 +60,7 @@ func TestNetworkSilence(t *testing.T) {
 		exchange{name: "silence", compares: proxyOutcome, play: func(p *player) {
 			c := p.open()
 			process := c.proxied("p", networkProxy("", `"policyDecisionTimeoutMs":300`))
-			process.play(timed(fetch("other.example"), 5300*time.Millisecond, 20*time.Second).hears(2))
+			process.play(timed(fetch("other.example"), 5300*time.Millisecond, 20*time.Second).messages(2))
 			process.stop()
 		}}.run(t)
 	})
@@ -85,14 +85,14 @@ var socksTables = []proxyTable{
 		[]probe{socks("[11.0.0.1]", webPort), socks("[8.8.8.8]", webPort), socks("[127.0.0.1]", webPort), socks("[::1]", webPort), socks("[2001:4860:4860::8888]", webPort),
 			socks("PUB.example.", webPort), socks("8.8.8.8", webPort), socks("127.0.0.1.", webPort), socks("nx.example", webPort), socks("pub.example", 81), socks("pub.example", 0),
 			socks("127.1", webPort)},
-		unheard(socksCommand(socksBind, "pub.example", webPort), socksCommand(9, "pub.example", webPort)),
+		unreported(socksCommand(socksBind, "pub.example", webPort), socksCommand(9, "pub.example", webPort)),
 		notNames, []probe{colons, umlaut}),
 		differs: slices.Concat(instead(oneSpelling, socks("127.1", webPort), asTheirs, toldDecision{"deny", "socks5_tcp", "", "127.0.0.1", webPort, "not_allowed_local", "baseline_policy"}.String()),
 			forbiddenNames(), instead("an IPv6 address that is spelled as a name is that address", colons, socksForbidden,
 				toldDecision{"deny", "socks5_tcp", "", "::1", webPort, "not_allowed_local", "baseline_policy"}.String()),
 			instead("a name that is not ASCII is mapped", umlaut, dialled("11.0.0.1"),
 				toldDecision{"allow", "socks5_tcp", "", "xn--mnchen-3ya.example", webPort, "allow", "baseline_policy"}.String()))},
-	{name: "socks, no datagrams", settings: someDomains + `,"enableSocks5Udp":false`, probes: unheard(datagram("pub.example"))},
+	{name: "socks, no datagrams", settings: someDomains + `,"enableSocks5Udp":false`, probes: unreported(datagram("pub.example"))},
 	{name: "datagrams", settings: `"domains":{"pub.example":"allow","denied.example":"deny","loop.example":"allow","11.0.0.1":"allow"}`,
 		probes: lostDatagrams(1, "pub.example", "denied.example", "other.example", "loop.example", "[11.0.0.1]", "[127.0.0.1]"),
 		differs: slices.Concat(
@@ -109,14 +109,14 @@ var socksTables = []proxyTable{
 }
 
 // notNames are invalid host names in SOCKS5.
-var notNames = unheard(socks("", webPort), socks("a b", webPort), socks("pub.example:80", webPort), socks("pub.example..", webPort),
+var notNames = unreported(socks("", webPort), socks("a b", webPort), socks("pub.example:80", webPort), socks("pub.example..", webPort),
 	socks("user@pub.example", webPort), socks("-x.example", webPort))
 
 // umlaut is a name that is not ASCII.
-var umlaut = socks("m\u00fcnchen.example", webPort).hears(0).hearsLess(-1)
+var umlaut = socks("m\u00fcnchen.example", webPort).messages(0).fewerFromTether(-1)
 
 // colons is an IPv6 address that is spelled as a name.
-var colons = socks("::1", webPort).hears(0).hearsLess(-1)
+var colons = socks("::1", webPort).messages(0).fewerFromTether(-1)
 
 func forbiddenNames() (d []difference) {
 	for _, b := range notNames {
@@ -128,7 +128,7 @@ func forbiddenNames() (d []difference) {
 // lostDatagrams are datagrams that the reference drops without a message, and about which tether sends n messages.
 func lostDatagrams(n int, hosts ...string) (probes []probe) {
 	for _, host := range hosts {
-		probes = append(probes, datagram(host).hears(0).hearsLess(-n))
+		probes = append(probes, datagram(host).messages(0).fewerFromTether(-n))
 	}
 	return probes
 }

@@ -226,7 +226,7 @@ func (r *networkRun) wantDecisions(t *testing.T, want ...clientDecision) {
 	}
 }
 
-// wantShown checks what the model was shown of its nth call.
+// wantShown checks the nth tool output that the model was shown.
 func (r *networkRun) wantShown(t *testing.T, n int, parts ...string) {
 	t.Helper()
 	r.model.mu.Lock()

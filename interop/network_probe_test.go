@@ -63,7 +63,7 @@ type proxied struct {
 	c           *conn
 	id          string
 	http, socks string // addresses; empty: none
-	heard       int    // messages on the connection that are accounted for
+	seen        int    // messages on the connection that are accounted for
 }
 
 // proxySettings are the members of a proxy that a client always sends; members in over
@@ -116,11 +116,11 @@ type probe struct {
 	fewer     int // how many less than that come from tether
 }
 
-// hears is the probe with another number of messages.
-func (b probe) hears(n int) probe { b.decisions = n; return b }
+// messages returns the probe with another number of expected messages.
+func (b probe) messages(n int) probe { b.decisions = n; return b }
 
-// hearsLess is the probe about which tether sends n messages less, or more if negative.
-func (b probe) hearsLess(n int) probe { b.fewer = n; return b }
+// fewerFromTether returns the probe with n fewer messages from tether; a negative n means more.
+func (b probe) fewerFromTether(n int) probe { b.fewer = n; return b }
 
 // named is the probe with another label.
 func (b probe) named(label string) probe { b.label = label; return b }
@@ -129,12 +129,12 @@ func (b probe) named(label string) probe { b.label = label; return b }
 func (p *proxied) play(b probe) {
 	p.c.p.t.Helper()
 	p.c.p.note(b.label, p.withoutFamily(b.label, b.do(p)))
-	want := p.heard + b.decisions
+	want := p.seen + b.decisions
 	if p.c.p.who == tether {
 		want -= b.fewer
 	}
 	p.c.await(timeLimit, func() bool { return len(p.c.network) >= want })
-	p.said(b.label)
+	p.recordMessages(b.label)
 }
 
 // withoutFamily removes from an observation of the reference whether it reached localhost by IPv4 or IPv6: it tries both, and chance
@@ -147,15 +147,15 @@ func (p *proxied) withoutFamily(label, value string) string {
 		"05000004 00000000000000000000000000000001 ", "05 LOOPBACK ", "05000001 7f000001 ", "05 LOOPBACK ").Replace(value)
 }
 
-// said records the messages since the last time.
-func (p *proxied) said(label string) {
+// recordMessages records the messages since its last call.
+func (p *proxied) recordMessages(label string) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	var b strings.Builder
-	for _, m := range p.c.network[p.heard:] {
+	for _, m := range p.c.network[p.seen:] {
 		b.WriteString(m.String() + "\n")
 	}
-	p.heard = len(p.c.network)
+	p.seen = len(p.c.network)
 	p.c.p.note(label+", said", b.String())
 }
 
@@ -164,7 +164,7 @@ func (p *proxied) stop() {
 	p.c.call("process/terminate", fmt.Sprintf(`{"processId":%q}`, p.id))
 	p.c.gone(p.id, "process/closed")
 	p.c.call("no/such", "null") // earlier messages have arrived when this is answered
-	p.said("afterwards")
+	p.recordMessages("afterwards")
 }
 
 // raw sends a request to the HTTP proxy. Of the answer it gives status, content type,
@@ -353,11 +353,11 @@ func datagram(host string) probe {
 // datagramTime is how long to wait for a datagram that must not arrive.
 const datagramTime = 300 * time.Millisecond
 
-// denied reports whether a denial was told since the last probe.
+// denied reports whether a denial was reported since the last probe.
 func (p *proxied) denied() bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	return slices.ContainsFunc(p.c.network[p.heard:], func(m networkMessage) bool { return strings.Contains(string(m.params), `"decision":"deny"`) })
+	return slices.ContainsFunc(p.c.network[p.seen:], func(m networkMessage) bool { return strings.Contains(string(m.params), `"decision":"deny"`) })
 }
 
 // Answers to probes in which tether differs on purpose.

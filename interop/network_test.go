@@ -94,9 +94,9 @@ func tunnels(hosts ...string) (probes []probe) {
 var modeTables = []proxyTable{
 	{name: "limited", settings: someDomains + `,"mode":"limited"`, probes: []probe{
 		fetch("pub.example"), request("HEAD", "pub.example", ""), request("OPTIONS", "pub.example", ""),
-		post("pub.example").hears(2), request("get", "pub.example", "").hears(2), request("PURGE", "pub.example", "").hears(2),
+		post("pub.example").messages(2), request("get", "pub.example", "").messages(2), request("PURGE", "pub.example", "").messages(2),
 		post("denied.example"), fetch("denied.example"), fetch("other.example"),
-		tunnel("pub.example:443").hears(2), tunnel("denied.example:443"), tunnel("other.example:443"),
+		tunnel("pub.example:443").messages(2), tunnel("denied.example:443"), tunnel("other.example:443"),
 		socks("pub.example", webPort), socks("denied.example", webPort), socks("other.example", webPort)}},
 	{name: "full", settings: someDomains, probes: []probe{
 		post("pub.example"), request("get", "pub.example", ""), request("PURGE", "pub.example", ""), request("HEAD", "denied.example", "")}},
@@ -117,7 +117,7 @@ var modeTables = []proxyTable{
 				toldDecision{"deny", "socks5_tcp", "", "169.254.169.254", webPort, "not_allowed_local", "baseline_policy"}.String()))},
 	{name: "local binding without rules", settings: `"allowLocalBinding":true`, probes: all("pub.example", "127.0.0.1", "localhost")},
 	{name: "limited and asked", settings: `"mode":"limited"`, extra: asks, answer: `"result":{"decision":{"type":"allow"}}`, probes: []probe{
-		fetch("pub.example").hears(2), post("pub.example").hears(3), tunnel("pub.example:443").hears(3), socks("pub.example", webPort)}},
+		fetch("pub.example").messages(2), post("pub.example").messages(3), tunnel("pub.example:443").messages(3), socks("pub.example", webPort)}},
 	{name: "unix sockets", settings: someDomains + `,"unixSockets":{"/tmp/x.sock":"allow"},"dangerouslyAllowAllUnixSockets":true`, probes: []probe{
 		request("GET", "pub.example", "X-Unix-Socket: /tmp/x.sock\r\n"), request("POST", "pub.example", "X-Unix-Socket: /tmp/x.sock\r\nContent-Length: 0\r\n")}},
 	{name: "unix sockets, limited", settings: someDomains + `,"mode":"limited"`, probes: []probe{
@@ -143,7 +143,7 @@ func post(host string) probe { return request("POST", host, "Content-Length: 0\r
 var hostTables = []proxyTable{
 	{name: "hosts", settings: `"domains":{"**.example":"allow","8.8.8.8":"deny","*":"allow"}`, probes: join(
 		tunnels("PUB.Example", "pub.example.", "xn--mnchen-3ya.example", "under_score.example", "8.8.8.8", "[2001:4860:4860::8888]", "[2001:4860:4860:0:0:0:0:8888]"),
-		unheard(tunnel("pub.example..:80"), tunnel("a..example:80"), tunnel("-x.example:80"), tunnel(":80"), tunnel(strings.Repeat("a", 64)+".example:80"), tunnel("[fe80::5%25lo]:80")),
+		unreported(tunnel("pub.example..:80"), tunnel("a..example:80"), tunnel("-x.example:80"), tunnel(":80"), tunnel(strings.Repeat("a", 64)+".example:80"), tunnel("[fe80::5%25lo]:80")),
 		tunnels("134744072", "010.8.8.8", "0x8.8.8.8", "[::ffff:8.8.8.8]", "127.1", "[::ffff:127.0.0.1]"), laxTunnels),
 		differs: slices.Concat(
 			instead("names with an underscore resolve", tunnel("under_score.example:80"), tunnelled("11.0.0.1"), asTheirs),
@@ -160,7 +160,7 @@ var hostTables = []proxyTable{
 			line("GET http://pub.example:80/ HTTP/1.1", "Host: pub.example"), line("GET http://pub.example/ HTTP/1.1", "Host: pub.example:80"),
 			line("GET http://pub.example:81/ HTTP/1.1", "Host: pub.example:81"),
 			line("CONNECT pub.example:443 HTTP/1.1", "Host: denied.example:443"), tunnel("pub.example:81")},
-		unheard(line("GET http://pub.example/ HTTP/1.1", "Host: pub.example", "Host: pub2.example"), line("GET ftp://pub.example/ HTTP/1.1", "Host: pub.example"),
+		unreported(line("GET http://pub.example/ HTTP/1.1", "Host: pub.example", "Host: pub2.example"), line("GET ftp://pub.example/ HTTP/1.1", "Host: pub.example"),
 			line("GET http://pub.example:99999/ HTTP/1.1", "Host: pub.example:99999"), line("GET http:///x HTTP/1.1", "Host: pub.example"),
 			line("GET pub.example/x HTTP/1.1", "Host: pub.example")),
 		laxTargets, foreignHosts),
@@ -176,18 +176,18 @@ const ownHost = "hosts get a Host header that is made of the target"
 
 // laxTunnels and laxTargets are malformed requests that the reference accepts and tether refuses.
 var (
-	laxTunnels = heardOnce(tunnel("user:pw@pub.example:80"), tunnel("pub.example"), tunnel("pub.example:0"), tunnel("pub.example:99999"), tunnel("pub.example:x"))
-	laxTargets = heardOnce(line("GET / HTTP/1.1", "Host: pub.example"), line("GET / HTTP/1.1", "Host: denied.example"), line("GET https://pub.example/ HTTP/1.1", "Host: pub.example"),
+	laxTunnels = onlyReferenceReports(tunnel("user:pw@pub.example:80"), tunnel("pub.example"), tunnel("pub.example:0"), tunnel("pub.example:99999"), tunnel("pub.example:x"))
+	laxTargets = onlyReferenceReports(line("GET / HTTP/1.1", "Host: pub.example"), line("GET / HTTP/1.1", "Host: denied.example"), line("GET https://pub.example/ HTTP/1.1", "Host: pub.example"),
 		line("GET http://user:pw@pub.example/ HTTP/1.1", "Host: pub.example"), line("CONNECT /x HTTP/1.1", "Host: pub.example:443"))
 	// foreignHosts have a Host header that names another host than the target.
-	foreignHosts = []probe{line("GET http://pub.example/ HTTP/1.1", "Host: denied.example").hears(0).hearsLess(-1),
-		line("GET http://pub.example/ HTTP/1.1", "Host: pub.example:8080").hears(0).hearsLess(-1)}
+	foreignHosts = []probe{line("GET http://pub.example/ HTTP/1.1", "Host: denied.example").messages(0).fewerFromTether(-1),
+		line("GET http://pub.example/ HTTP/1.1", "Host: pub.example:8080").messages(0).fewerFromTether(-1)}
 )
 
-// heardOnce are probes about which only the reference sends a message.
-func heardOnce(probes ...probe) []probe {
+// onlyReferenceReports are probes about which only the reference sends a message.
+func onlyReferenceReports(probes ...probe) []probe {
 	for i := range probes {
-		probes[i] = probes[i].hearsLess(1)
+		probes[i] = probes[i].fewerFromTether(1)
 	}
 	return probes
 }
@@ -212,10 +212,10 @@ func line(first string, headers ...string) probe {
 		first + " " + strings.Join(headers, "; "))
 }
 
-// unheard are probes about which no message is sent.
-func unheard(probes ...probe) []probe {
+// unreported are probes about which no message is sent.
+func unreported(probes ...probe) []probe {
 	for i := range probes {
-		probes[i] = probes[i].hears(0)
+		probes[i] = probes[i].messages(0)
 	}
 	return probes
 }

@@ -84,7 +84,7 @@ func (a *appServer) askedOnce(command string) bool {
 	return true
 }
 
-// wantToolOutput checks what the model was shown of its nth call.
+// wantToolOutput checks the nth tool output that the model was shown.
 func (a *appServer) wantToolOutput(n int, parts ...string) {
 	a.t.Helper()
 	outputs := a.outputs()

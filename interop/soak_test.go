@@ -66,7 +66,7 @@ func (j job) argv(t testing.TB) []string {
 		"-over", j.over.String(), "-step", cmp.Or(j.step, 5*time.Millisecond).String(), "-exit", strconv.Itoa(j.exit), "-gate", j.gate}
 }
 
-// check compares what arrived with what was printed.
+// check compares the received output with the printed output.
 func (j job) check(r tethertest.RefResult) error {
 	sum := sha256.New()
 	io.Copy(sum, tethertest.Pattern(j.seed, j.bytes))
