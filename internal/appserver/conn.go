@@ -251,7 +251,7 @@ func (c *conn) find(handle string) (*process, error) {
 	c.mu.Lock()
 	p := c.handles[handle]
 	c.mu.Unlock()
-	if p == nil || p.theChild() == nil { // without a child it was not started
+	if p == nil || p.startedChild() == nil { // without a child it was not started
 		return nil, wire.Errorf(wire.CodeInvalidRequest, "no active process for process handle %s", wire.Quote(handle))
 	}
 	if !p.running() {

@@ -226,7 +226,7 @@ func (c *conn) resize(p *wire.ProcessResizePtyParams) error {
 	if err != nil {
 		return err
 	}
-	err = process.theChild().Resize(uint16(p.Size.Rows), uint16(p.Size.Cols))
+	err = process.startedChild().Resize(uint16(p.Size.Rows), uint16(p.Size.Cols))
 	switch {
 	case errors.Is(err, proc.ErrNotTTY):
 		return wire.Errorf(wire.CodeInvalidRequest, "failed to resize PTY: process is not attached to a PTY")

@@ -128,8 +128,8 @@ func (p *process) running() bool {
 	return p.state < draining
 }
 
-// theChild is nil if the process has not been started, or the start has failed.
-func (p *process) theChild() *proc.Process {
+// startedChild is nil if the process has not been started, or the start has failed.
+func (p *process) startedChild() *proc.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.child
@@ -160,8 +160,8 @@ func (p *process) kill() bool {
 	return before < draining
 }
 
-// doomed reports whether the command has been killed or has exited.
-func (p *process) doomed() bool {
+// isEnding reports whether the command has been killed or has exited.
+func (p *process) isEnding() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state != running

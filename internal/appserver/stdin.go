@@ -108,14 +108,14 @@ func (in *input) roomLocked(w *write) bool {
 // pass hands an accepted write to the child. If the child does not read it, that is
 // no error for the client.
 func (in *input) pass(w *write, closing bool) {
-	child, tty := in.process.theChild(), in.process.params.TTY
+	child, tty := in.process.startedChild(), in.process.params.TTY
 	if len(w.data) > 0 {
 		cost := w.cost()
 		child.Write(w.data, func(err error) {
 			in.mu.Lock()
 			in.queued -= cost
 			in.mu.Unlock()
-			if err != nil && (errors.Is(err, proc.ErrTerminated) || in.process.doomed()) {
+			if err != nil && (errors.Is(err, proc.ErrTerminated) || in.process.isEnding()) {
 				in.end()
 			} else {
 				in.admit()
@@ -137,7 +137,7 @@ const endOfFile = 4
 // typeEnd ends the input of a terminal as a person would: it ends the last line
 // first.
 func (in *input) typeEnd() {
-	child := in.process.theChild()
+	child := in.process.startedChild()
 	child.Write([]byte{'\n'}, func(error) {})
 	if child.CloseStdin() != nil { // the terminal has no end-of-file character now
 		child.Write([]byte{endOfFile}, func(error) {})

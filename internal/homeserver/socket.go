@@ -34,7 +34,7 @@ func DefaultSocket() (string, error) {
 }
 
 func socketDir() (string, error) {
-	if dir := statedir.Runtime(); dir != "" && stays(filepath.Dir(dir)) {
+	if dir := statedir.Runtime(); dir != "" && outlivesLogin(filepath.Dir(dir)) {
 		return dir, nil
 	}
 	state, err := statedir.Default()
@@ -48,11 +48,11 @@ func socketDir() (string, error) {
 	return filepath.Join(state, "home", machine), nil
 }
 
-// stays reports whether a runtime directory exists, belongs to this user (after su it
+// outlivesLogin reports whether a runtime directory exists, belongs to this user (after su it
 // does not), and outlives the login. The login manager removes /run/user/UID, and the
 // socket of a server in it, when the last login of the user ends, unless the user may
 // linger.
-func stays(dir string) bool {
+func outlivesLogin(dir string) bool {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() || !ownedByUs(info) {
 		return false
 	}

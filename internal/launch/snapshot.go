@@ -44,10 +44,10 @@ func (s *start) loginShell() *shellsnap.Shell {
 	}
 }
 
-// decisive are the variables that determine which start-up files a shell reads and
+// decisiveVariables are the variables that determine which start-up files a shell reads and
 // what a sandbox allows. Other variables may differ between commands that share a
 // snapshot.
-var decisive = []string{"HOME", "ZDOTDIR", "BASH_ENV", "ENV", "POSIXLY_CORRECT", "TMPDIR", "SSL_CERT_FILE"}
+var decisiveVariables = []string{"HOME", "ZDOTDIR", "BASH_ENV", "ENV", "POSIXLY_CORRECT", "TMPDIR", "SSL_CERT_FILE"}
 
 // snapshotKey differs for commands that must not share a snapshot. Above all, state
 // that a shell could create in one sandbox must not reach a command in another.
@@ -63,7 +63,7 @@ func snapshotKey(c *Command, spec proc.Spec) string {
 	key.Argv = []string{string(c.snapshot.Kind), c.cwd}
 	key.Env = map[string]string{}
 	for _, entry := range spec.Env {
-		if name, value, _ := strings.Cut(entry, "="); slices.Contains(decisive, name) {
+		if name, value, _ := strings.Cut(entry, "="); slices.Contains(decisiveVariables, name) {
 			key.Env[name] = value
 		}
 	}

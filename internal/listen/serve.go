@@ -48,7 +48,7 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 			defer open.Add(-1)
 			stream := rpc.NewWebSocket(conn, buffered)
 			if open.Add(1) > h.MaxConnections {
-				turnAway(serving, stream, h.MaxConnections, log)
+				refuseConnection(serving, stream, h.MaxConnections, log)
 				return
 			}
 			h.Serve(serving, stream, peer)
@@ -60,8 +60,8 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 	return err
 }
 
-// turnAway refuses a client above the limit of connections.
-func turnAway(ctx context.Context, stream rpc.Stream, limit int64, log *slog.Logger) {
+// refuseConnection refuses a client above the limit of connections.
+func refuseConnection(ctx context.Context, stream rpc.Stream, limit int64, log *slog.Logger) {
 	log.Warn("too many connections", "limit", limit)
 	c := rpc.New(ctx, stream, rpc.Config{Log: log})
 	c.Close(&rpc.CloseError{Code: rpc.CloseTryAgain, Reason: fmt.Sprintf("limit reached: %d connections", limit)})

@@ -55,7 +55,7 @@ func (h *host) launch(_ context.Context, spec Spec) (_ *child, err error) {
 	}
 	at.close()
 	c := &child{tty: spec.TTY}
-	theirs, err := c.plumb(spec)
+	theirs, err := c.makeDescriptors(spec)
 	defer func() {
 		for _, f := range theirs {
 			f.Close()
@@ -86,8 +86,8 @@ func (h *host) launch(_ context.Context, spec Spec) (_ *child, err error) {
 	return c, nil
 }
 
-// plumb makes this side's ends and returns the child's 0, 1 and 2.
-func (c *child) plumb(spec Spec) (theirs []*os.File, err error) {
+// makeDescriptors makes this side's ends and returns the child's 0, 1 and 2.
+func (c *child) makeDescriptors(spec Spec) (theirs []*os.File, err error) {
 	if spec.TTY {
 		master, slave, err := pty.Open()
 		if err != nil {

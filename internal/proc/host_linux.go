@@ -109,7 +109,7 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 			c.closeFiles()
 		}
 	}()
-	if err := h.plumb(c, req, spec); err != nil {
+	if err := h.makeDescriptors(c, req, spec); err != nil {
 		req.drop()
 		return nil, err
 	}
@@ -163,19 +163,19 @@ func newForkRequest(ctx context.Context, spec Spec) (*forkRequest, error) {
 	return req, nil
 }
 
-// plumb makes the descriptors of both sides.
-func (h *host) plumb(c *child, req *forkRequest, spec Spec) error {
+// makeDescriptors makes the descriptors of both sides.
+func (h *host) makeDescriptors(c *child, req *forkRequest, spec Spec) error {
 	var err error
 	if spec.TTY {
-		err = plumbTerminal(c, req, spec)
+		err = makeTerminal(c, req, spec)
 	} else {
-		err = plumbPipes(c, req, spec)
+		err = makePipes(c, req, spec)
 	}
 	if err != nil {
 		return err
 	}
 	if spec.Launcher != nil {
-		if err := plumbLauncher(req, spec); err != nil {
+		if err := addLauncherDescriptors(req, spec); err != nil {
 			return err
 		}
 	}
@@ -187,9 +187,9 @@ func (h *host) plumb(c *child, req *forkRequest, spec Spec) error {
 	return nil
 }
 
-// plumbLauncher moves the command's descriptors behind those of its launcher. The
+// addLauncherDescriptors moves the command's descriptors behind those of its launcher. The
 // launcher gets the terminal too: bubblewrap makes a new /dev/console from it.
-func plumbLauncher(req *forkRequest, spec Spec) error {
+func addLauncherDescriptors(req *forkRequest, spec Spec) error {
 	command := req.files
 	req.files = nil
 	if spec.TTY {
@@ -213,7 +213,7 @@ func plumbLauncher(req *forkRequest, spec Spec) error {
 	return nil
 }
 
-func plumbTerminal(c *child, req *forkRequest, spec Spec) error {
+func makeTerminal(c *child, req *forkRequest, spec Spec) error {
 	master, slave, err := openTerminal(terminalSize(spec.Rows, spec.Cols))
 	if err != nil {
 		return fmt.Errorf("open a terminal: %w", err)
@@ -255,7 +255,7 @@ func openTerminal(size *unix.Winsize) (master *os.File, slave int, err error) {
 	return os.NewFile(uintptr(fd), "terminal"), slave, nil
 }
 
-func plumbPipes(c *child, req *forkRequest, spec Spec) error {
+func makePipes(c *child, req *forkRequest, spec Spec) error {
 	if spec.Stdin != nil {
 		if err := req.giveCopy(spec.Stdin); err != nil {
 			return err

@@ -161,9 +161,9 @@ func (b *notebook) warn(err error) {
 	}
 }
 
-// strike removes the note. A note that could not be removed is harmless: the next process with
+// remove removes the note. A note that could not be removed is harmless: the next process with
 // its pid started later.
-func (n *note) strike() {
+func (n *note) remove() {
 	if n == nil {
 		return
 	}

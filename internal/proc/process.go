@@ -42,8 +42,8 @@ type Process struct {
 
 // An ending is a termination in progress.
 type ending struct {
-	hurry    chan struct{} // closed: kill now
-	hurried  bool          // guarded by Process.mu
+	killNow    chan struct{} // closed: kill now
+	killRequested  bool          // guarded by Process.mu
 	drained  chan struct{} // closed: the child has exited and its output has ended
 	finished chan struct{} // closed: all processes that this ending has to kill are gone
 }
@@ -313,15 +313,15 @@ func (p *Process) terminate(now bool) bool {
 	e, first := p.ending, p.ending == nil
 	if first {
 		e = &ending{
-			hurry:    make(chan struct{}),
+			killNow:    make(chan struct{}),
 			drained:  make(chan struct{}),
 			finished: make(chan struct{}),
 		}
 		p.ending = e
 	}
-	if (now || !first) && !e.hurried {
-		e.hurried = true
-		close(e.hurry)
+	if (now || !first) && !e.killRequested {
+		e.killRequested = true
+		close(e.killNow)
 	}
 	p.mu.Unlock()
 
@@ -365,7 +365,7 @@ func (p *Process) enforce(e *ending) {
 			looked = nil
 		case <-grace.C:
 			waiting = false
-		case <-e.hurry:
+		case <-e.killNow:
 			waiting = false
 		}
 	}

@@ -273,7 +273,7 @@ func (t *scanTree) release(view tableView) bool {
 	if view == nil || len(t.members(view(), false)) > 0 {
 		return false
 	}
-	t.note.strike() // before another process can get the pid
+	t.note.remove() // before another process can get the pid
 	t.note = nil
 	return t.leader.reap()
 }

@@ -119,17 +119,17 @@ func (n *notes) search(table processTable) (search *treeSearch, spared map[int]b
 		for _, inode := range command.pipes {
 			found.outputs[pipeLink(inode)] = true
 		}
-		if n.meant(command, table, wrapped) {
+		if n.stillBelongs(command, table, wrapped) {
 			found.leaders[command.pid] = true
 		}
 	}
 	return &found, spared
 }
 
-// meant reports whether processes with this pid, or in the session with this number, belong
+// stillBelongs reports whether processes with this pid, or in the session with this number, belong
 // to the noted command. The kernel does not give a number to a new process while a process,
 // group or session has it.
-func (n *notes) meant(command notedCommand, table processTable, wrapped bool) bool {
+func (n *notes) stillBelongs(command notedCommand, table processTable, wrapped bool) bool {
 	if leader, ok := table[command.pid]; ok {
 		return leader.startedBy(command.time) // otherwise the pid was free meanwhile: nothing is left
 	}

@@ -275,7 +275,7 @@ func TestStamp(t *testing.T) {
 	if err != nil || n.alive.forks == 0 || book.timer == nil {
 		t.Errorf("stamp %+v, timer %v: %v", n.alive, book.timer, err)
 	}
-	note.strike()
+	note.remove()
 	if book.stamp(); book.timer != nil {
 		t.Error("the timer runs on")
 	}
@@ -286,6 +286,6 @@ func BenchmarkNote(b *testing.B) {
 	book := &notebook{path: filepath.Join(b.TempDir(), "notes"), log: slog.New(slog.DiscardHandler)}
 	defer book.close()
 	for b.Loop() {
-		book.add(1<<22+1, []uint64{1, 2}).strike()
+		book.add(1<<22+1, []uint64{1, 2}).remove()
 	}
 }

@@ -155,7 +155,7 @@ func (w *writer) tryWriteNow(force bool) {
 		w.signal()
 		return
 	}
-	tellWritten(b)
+	reportWritten(b)
 	w.recycle(b)
 	if !w.queue.isEmpty() {
 		w.signal()
@@ -228,12 +228,12 @@ func (w *writer) write(b *Batch) error {
 			return err
 		}
 	}
-	tellWritten(b)
+	reportWritten(b)
 	return nil
 }
 
-// tellWritten calls the written callbacks of a batch.
-func tellWritten(b *Batch) {
+// reportWritten calls the written callbacks of a batch.
+func reportWritten(b *Batch) {
 	for _, f := range b.feeds {
 		f.unsent = false
 		f.written()

@@ -71,10 +71,10 @@ func (r *request) searchOutput(p *wire.SearchParams) (wire.SearchResult, error) 
 	return result, err
 }
 
-// lookAt adds their states to the processes of a list, the newest first, within the
+// addStates adds their states to the processes of a list, the newest first, within the
 // limits for lists. Lists have no evidence: a client asks for that about one process
 // at a time.
-func lookAt(list []session.Listed) {
+func addStates(list []session.Listed) {
 	deadline := time.Now().Add(listedLookTime)
 	looks := 0
 	for i := len(list) - 1; i >= 0 && looks < listedLooks && time.Now().Before(deadline); i-- {

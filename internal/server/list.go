@@ -31,7 +31,7 @@ func (r *request) listProcesses(p *wire.ListParams) error {
 		return cmp.Or(cmp.Compare(x.StartedAtMs, y.StartedAtMs), cmp.Compare(x.ProcessID, y.ProcessID)) < 0
 	})
 	r.conn.tasks.Go(func() { // ends after one measurement; the connection waits for it
-		lookAt(list)
+		addStates(list)
 		r.Reply(wire.ListResult{Processes: server.withUsage(list)})
 	})
 	return nil

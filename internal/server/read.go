@@ -51,13 +51,13 @@ func (c *conn) beginPoll() bool {
 func (r *request) poll(read *session.Read) {
 	c := r.conn
 	c.tasks.Add(1)
-	read.Await(r.attachment.Context(), func(hot bool, err error) {
+	read.Await(r.attachment.Context(), func(urgent bool, err error) {
 		defer c.tasks.Done()
 		c.polls.Add(-1)
 		switch {
 		case err != nil:
 			c.tasks.Go(func() { r.fail(err) })
-		case hot && read.Small(inlineEvents, inlineBytes):
+		case urgent && read.Small(inlineEvents, inlineBytes):
 			r.answerRead(read)
 		default:
 			c.tasks.Go(func() { r.answerLargeRead(read) })

@@ -106,21 +106,21 @@ func (r *Read) Small(events uint64, bytes int) bool {
 func (r *Read) Ready() bool { return r.Wait == 0 || r.Process.Log.Ready(r.After) }
 
 // Await calls answer once: when the read can be answered, when the client's waiting
-// time is over, or with an error when ctx ends. hot says that a small event has
+// time is over, or with an error when ctx ends. urgent says that a small event has
 // just arrived and that answer may take a moment to deliver it. Otherwise locks may
 // be held, and answer must return at once.
-func (r *Read) Await(ctx context.Context, answer func(hot bool, err error)) {
+func (r *Read) Await(ctx context.Context, answer func(urgent bool, err error)) {
 	w := &waiter{answer: answer}
 	log := r.Process.Log
-	w.also(log.OnAppend(func(urgent bool) {
+	w.onEnd(log.OnAppend(func(urgent bool) {
 		if log.Ready(r.After) {
 			w.end(urgent, nil)
 		}
 	}))
 	detached := context.AfterFunc(ctx, func() { w.end(false, context.Cause(ctx)) })
-	w.also(func() { detached() })
+	w.onEnd(func() { detached() })
 	timer := time.AfterFunc(r.Wait, func() { w.end(false, nil) })
-	w.also(func() { timer.Stop() })
+	w.onEnd(func() { timer.Stop() })
 	if log.Ready(r.After) { // an event may have arrived before the listener was registered
 		w.end(false, nil)
 	}
@@ -128,15 +128,15 @@ func (r *Read) Await(ctx context.Context, answer func(hot bool, err error)) {
 
 // A waiter waits for the first of several events.
 type waiter struct {
-	answer func(hot bool, err error)
+	answer func(urgent bool, err error)
 
 	mu    sync.Mutex
 	ended bool
 	stops []func() // each ends the wait for one of the events
 }
 
-// also adds a function that is called at the end.
-func (w *waiter) also(stop func()) {
+// onEnd adds a function that is called at the end.
+func (w *waiter) onEnd(stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.ended {
@@ -146,7 +146,7 @@ func (w *waiter) also(stop func()) {
 	stop()
 }
 
-func (w *waiter) end(hot bool, err error) {
+func (w *waiter) end(urgent bool, err error) {
 	w.mu.Lock()
 	if w.ended {
 		w.mu.Unlock()
@@ -158,7 +158,7 @@ func (w *waiter) end(hot bool, err error) {
 	for _, stop := range stops {
 		stop()
 	}
-	w.answer(hot, err)
+	w.answer(urgent, err)
 }
 
 // forgotten is the answer to a read of a process that was forgotten meanwhile.

@@ -22,13 +22,13 @@ const (
 // has lost its connection loses nothing, whether the server has noticed that or
 // not.
 type retention struct {
-	waiting   []forgetEntry
+	waiting   []closedProcess
 	pausedFor time.Duration // how long the clock was stopped so far
 	paused    time.Time     // since when the clock is stopped; zero while it runs
 	timer     *time.Timer
 }
 
-type forgetEntry struct {
+type closedProcess struct {
 	process *Process
 	sent    time.Time
 	at      time.Time // by the clock of the retention
@@ -75,7 +75,7 @@ func (s *Session) closeDelivered(p *Process) {
 	p.closeSent = true
 	r := &s.retention
 	now := time.Now()
-	r.waiting = append(r.waiting, forgetEntry{p, now, r.clock(now).Add(keepClosed)})
+	r.waiting = append(r.waiting, closedProcess{p, now, r.clock(now).Add(keepClosed)})
 	s.scheduleForgetLocked()
 }
 

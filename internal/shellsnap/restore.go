@@ -46,7 +46,7 @@ func (s *Snapshot) Restore(argv []string, change func(name string) bool) (restor
 			prefix += "builtin eval " + text + ";"
 		}
 		prefix = "setopt rcs;" + prefix + "builtin unset " + strings.Join(names, " ")
-		if s.rereads() {
+		if s.changesParsing() {
 			script = "builtin eval " + quote(script)
 		}
 	default:
@@ -62,9 +62,9 @@ func (s *Snapshot) Restore(argv []string, change func(name string) bool) (restor
 	return restored, env
 }
 
-// rereads reports whether a zsh has aliases or options that may change how a script
+// changesParsing reports whether a zsh has aliases or options that may change how a script
 // is parsed. Then the script must not be parsed before they are restored.
-func (s *Snapshot) rereads() bool {
+func (s *Snapshot) changesParsing() bool {
 	for line := range strings.Lines(s.before + s.aliases) {
 		switch line {
 		case "alias run-help=man\n", "alias which-command=whence\n", "setopt nohashdirs\n", "setopt login\n": // every login shell has them
