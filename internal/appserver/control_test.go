@@ -539,7 +539,7 @@ func TestLargeExit(t *testing.T) {
 }
 
 // A process with a time limit of 0 has timed out, even if it ended first.
-func TestNoTimeAtAll(t *testing.T) {
+func TestTimeLimitOfZero(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
 	ours, theirs := net.Pipe()

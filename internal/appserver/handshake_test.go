@@ -142,7 +142,7 @@ func TestUnknownMethod(t *testing.T) {
 }
 
 // The HTTP paths of a listener.
-func TestSurface(t *testing.T) {
+func TestHTTPPaths(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
 	web := "http" + strings.TrimPrefix(f.url, "ws")

@@ -20,7 +20,7 @@ func readItems(stream []byte, limit int64) (items []item, err error) {
 	return items, err
 }
 
-func TestWhatIsTooLargePassesAsBytes(t *testing.T) {
+func TestLargeMessagesPassAsBytes(t *testing.T) {
 	var stream []byte
 	add := func(f frames.Frame) { stream = append(stream, f.Bytes()...) }
 	add(frames.New(frames.OpText, false, []byte("small")))

@@ -249,7 +249,7 @@ func TestFreezeBefore(t *testing.T) {
 	client.wants("4")
 }
 
-func TestRemovedRulesRest(t *testing.T) {
+func TestRemovedRulesDoNotAct(t *testing.T) {
 	r := lay(t)
 	client, server := r.dial()
 	rule := r.On(cable.FromServer, cable.Any().Always(), cable.Drop)

@@ -60,7 +60,7 @@ func TestServerWriteWithLostAnswer(t *testing.T) {
 }
 
 // F47: one notification is lost, and process/read fills the gap.
-func TestServerHole(t *testing.T) {
+func TestServerGap(t *testing.T) {
 	r := layToServer(t)
 	c := tethertest.Connect(t, r.URL())
 	lost := r.On(cable.FromServer, cable.Method("process/output").Process("p").Nth(2), cable.Drop)

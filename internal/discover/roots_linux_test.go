@@ -98,7 +98,7 @@ capability file @/odd/SKILL.md is not UTF-8: invalid utf-8 sequence of 2 bytes f
 capability file @/short/SKILL.md is not UTF-8: incomplete utf-8 byte sequence from index 1`)
 }
 
-func TestUnreadableManifestGivesWay(t *testing.T) {
+func TestUnreadableManifestIsSkipped(t *testing.T) {
 	d := newTree(t)
 	d.write("a/.codex-plugin/plugin.json", "\xff")
 	d.write("a/.claude-plugin/plugin.json", "{}")

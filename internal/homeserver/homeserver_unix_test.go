@@ -157,7 +157,7 @@ func TestReasonOfAFailedStart(t *testing.T) {
 	}
 }
 
-func TestLogBeginsAnewWhenItIsLarge(t *testing.T) {
+func TestLargeLogIsEmptied(t *testing.T) {
 	o := options(t, "failing")
 	Ensure(t.Context(), o)
 	if err := os.WriteFile(o.beside(".log"), make([]byte, maxLog+1), 0o600); err != nil {

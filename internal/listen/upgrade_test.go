@@ -115,7 +115,7 @@ func readHead(r io.Reader) (string, error) {
 	}
 }
 
-func TestHTTPSurface(t *testing.T) {
+func TestHTTPAnswers(t *testing.T) {
 	s := startUpgrader(t, Config{Auth: AuthConfig{Token: &CapabilityToken{File: secretFile(t, "tok")}}}, nil)
 	const (
 		plain  = "Host: x\r\n"

@@ -80,9 +80,9 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	})
 }
 
-// TestFullDiskCostsWhatWasSent fills the disk under a log with sent entries: these
+// TestFullDiskEvictsSentEntries fills the disk under a log with sent entries: these
 // entries make room, for this log and for another.
-func TestFullDiskCostsWhatWasSent(t *testing.T) {
+func TestFullDiskEvictsSentEntries(t *testing.T) {
 	for _, own := range []bool{true, false} {
 		dir := smallDisk(t, "8m")
 		synctest.Test(t, func(t *testing.T) {

@@ -62,7 +62,7 @@ func isDone(done <-chan error) (error, bool) {
 	}
 }
 
-func TestUnsentLimitHoldsWriterBack(t *testing.T) {
+func TestAppendWaitsAtTheUnsentLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 2 << 20
 		start := time.Now()
@@ -97,7 +97,7 @@ func TestUnsentLimitHoldsWriterBack(t *testing.T) {
 	})
 }
 
-func TestCutAdmitsWhatWaits(t *testing.T) {
+func TestCutAdmitsWaitingAppends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(NewPool(t.TempDir(), ample), Config{Limit: 100 << 10})
 		defer l.End()

@@ -107,7 +107,7 @@ func TestLauncherThatFailsLeavesNothing(t *testing.T) {
 }
 
 // If a start is cancelled, its hanging launcher is killed.
-func TestLauncherIsGivenUp(t *testing.T) {
+func TestCancelledStartKillsTheLauncher(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	spec, _ := launched(t, "sleep 1000", func(ctx context.Context) (Launched, error) {

@@ -42,10 +42,10 @@ type Process struct {
 
 // An ending is a termination in progress.
 type ending struct {
-	killNow    chan struct{} // closed: kill now
-	killRequested  bool          // guarded by Process.mu
-	drained  chan struct{} // closed: the child has exited and its output has ended
-	finished chan struct{} // closed: all processes that this ending has to kill are gone
+	killNow       chan struct{} // closed: kill now
+	killRequested bool          // guarded by Process.mu
+	drained       chan struct{} // closed: the child has exited and its output has ended
+	finished      chan struct{} // closed: all processes that this ending has to kill are gone
 }
 
 func newProcess(s *Supervisor, c *child, spec Spec, sink Sink) *Process {
@@ -313,7 +313,7 @@ func (p *Process) terminate(now bool) bool {
 	e, first := p.ending, p.ending == nil
 	if first {
 		e = &ending{
-			killNow:    make(chan struct{}),
+			killNow:  make(chan struct{}),
 			drained:  make(chan struct{}),
 			finished: make(chan struct{}),
 		}

@@ -225,7 +225,7 @@ func TestSweepSparesItsOwnSession(t *testing.T) {
 }
 
 // Notes of commands that have ended are removed, and their slots are reused.
-func TestNotesAreStruckOut(t *testing.T) {
+func TestNotesOfEndedCommandsAreRemoved(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "notes")
 	s := newSupervisor(t, Config{NoCgroups: true, Notes: path})

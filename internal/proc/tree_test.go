@@ -92,7 +92,7 @@ func TestTerminateEndsTheWholeTree(t *testing.T) {
 	})
 }
 
-func TestTerminateAsksFirst(t *testing.T) {
+func TestTerminateSendsSIGTERMFirst(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
 		s.grace = time.Hour
 		p, sink := start(t, s, shell("trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.02; done"))

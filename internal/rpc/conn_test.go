@@ -419,7 +419,7 @@ func TestLinger(t *testing.T) {
 }
 
 // A peer that does not leave after the close frame is disconnected.
-func TestPeerThatStays(t *testing.T) {
+func TestPeerThatDoesNotLeaveIsDisconnected(t *testing.T) {
 	a, b := tcpPair(t)
 	c := serve(t, NewWebSocket(a, nil), echo)
 	c.Close(violation(ClosePolicy, "why"))

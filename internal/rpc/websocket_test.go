@@ -203,7 +203,7 @@ var violations = map[string]struct {
 	"message too big":        {CloseTooBig, [][]byte{masked(frames.OpText, false, "x"), {0x80, 0xff, 0, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4}}},
 }
 
-func TestViolationsAreToldAndEnd(t *testing.T) {
+func TestViolationsEndWithACloseFrame(t *testing.T) {
 	for name, v := range violations {
 		t.Run(name, func(t *testing.T) {
 			a, b := tcpPair(t)
@@ -229,7 +229,7 @@ func TestViolationsAreToldAndEnd(t *testing.T) {
 }
 
 // A client gets the close frame for its mistake even while it is sending.
-func TestTooBigIsToldWhileThePeerSends(t *testing.T) {
+func TestTooBigClosesWhileThePeerSends(t *testing.T) {
 	a, b := tcpPair(t)
 	conn := newConn(NewWebSocket(a, nil), echo)
 	conn.timers.linger = testTimeout
@@ -251,7 +251,7 @@ func TestTooBigIsToldWhileThePeerSends(t *testing.T) {
 	c.wait(t)
 }
 
-func TestGoodbyeOfThePeer(t *testing.T) {
+func TestCloseFrameOfThePeer(t *testing.T) {
 	for _, payload := range []string{"", "\x03\xe8", "\x03\xe9moving on"} {
 		a, b := tcpPair(t)
 		c, client := serve(t, NewWebSocket(a, nil), echo), newPeer(t, b)
@@ -294,7 +294,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-func TestPromisedBytesCostNothing(t *testing.T) {
+func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
 	promise := []byte{0x81, 0xff, 0, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4, 'x'}
 	s := reading(promise)
 	n := allocated(func() {

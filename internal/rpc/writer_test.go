@@ -250,7 +250,7 @@ func TestAnswersGoFirst(t *testing.T) {
 	})
 }
 
-func TestLargeAnswersKeepTheirPlace(t *testing.T) {
+func TestLargeAnswersKeepTheOrder(t *testing.T) {
 	a, b := tcpPair(t)
 	sizes := []int{10, 20 << 20, 10, largeMessage, largeMessage + 1, 3 << 20, 10}
 	var written []int // by the writer
@@ -294,7 +294,7 @@ func TestLargeAnswersKeepTheirPlace(t *testing.T) {
 }
 
 // Written is called for messages that the stream has taken, and for no others.
-func TestWrittenMeansTaken(t *testing.T) {
+func TestWrittenIsCalledWhenTheStreamHasTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pipePair(t)
 		var written []string
@@ -330,7 +330,7 @@ func TestWrittenMeansTaken(t *testing.T) {
 	})
 }
 
-func TestStoppedSourceIsLeftAlone(t *testing.T) {
+func TestStoppedSourceIsNotCalled(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(NewWebSocket(a, nil), echo)
 	stopped, other := newNumberedSource("stopped", 1), newNumberedSource("other", 1)

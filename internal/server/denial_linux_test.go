@@ -52,7 +52,7 @@ func testDenial(t *testing.T, oneStream bool) {
 }
 
 // The denial belongs to the exit: a read reports it while the output is still open.
-func TestDenialOfAProcessThatIsExitedAndOpen(t *testing.T) {
+func TestDenialBeforeTheOutputEnds(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Connect(t, s.URL)
 	// Only the network is restricted, so the child that holds the output survives.

@@ -226,7 +226,7 @@ type readerFunc func(p []byte) (int, error)
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // A handle is unknown to other connections.
-func TestHandlesOfOthers(t *testing.T) {
+func TestHandlesOfOtherConnections(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	mine := &fileClient{tethertest.Connect(t, s.URL), t, t.TempDir()}
 	other := &fileClient{tethertest.Connect(t, s.URL), t, mine.dir}

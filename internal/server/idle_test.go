@@ -55,7 +55,7 @@ func TestIdleServerEnds(t *testing.T) {
 
 // A connection without a session and a session without a connection each keep the
 // server running. The idle time begins when the last of them is gone.
-func TestServerInUseStays(t *testing.T) {
+func TestServerInUseDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	const idleTime = 2 * time.Second // a client must have connected by then
 	const ttl = 300 * time.Millisecond

@@ -195,7 +195,7 @@ func TestHugeValues(t *testing.T) {
 	check()
 }
 
-func TestFramesThatAreNoText(t *testing.T) {
+func TestBinaryFrames(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Connect(t, s.URL)
 	c.WS().WriteFrame(0x80|tethertest.OpBinary, true, []byte(`{"id":77,"method":"environment/status"}`))

@@ -87,7 +87,7 @@ func TestHalfMessagesOfManyClients(t *testing.T) {
 
 // Clients that ask for large files and do not read the answers cost the server one piece
 // of each file.
-func TestLargeFilesForDeafClients(t *testing.T) {
+func TestLargeFilesForClientsThatDoNotRead(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	bystander := tethertest.Connect(t, s.URL)
 	name := filepath.Join(t.TempDir(), "f")

@@ -242,7 +242,7 @@ func TestIDIsFreeAfterAFailedStart(t *testing.T) {
 	}
 }
 
-func TestSessionEndKillsWhatWasLeftInTheBackground(t *testing.T) {
+func TestSessionEndKillsBackgroundProcesses(t *testing.T) {
 	check := tethertest.NothingLeft(t)
 	s := tethertest.StartServer(t, server.Config{SessionTTL: 50 * time.Millisecond})
 	c := tethertest.Connect(t, s.URL)
@@ -306,7 +306,7 @@ func TestStartBeforeInitializedIsRefused(t *testing.T) {
 }
 
 // Requests about a process wait for its start.
-func TestPipelinedLooksWaitForTheStart(t *testing.T) {
+func TestRequestsAboutAProcessWaitForItsStart(t *testing.T) {
 	onBothTransports(t, func(t *testing.T, c *tethertest.Client) {
 		for i := range 10 {
 			id := fmt.Sprint("p", i)

@@ -103,7 +103,7 @@ func TestWriteIDsAreTheProcessesOwn(t *testing.T) {
 	}
 }
 
-func TestControlWithoutASessionMeansOnesOwn(t *testing.T) {
+func TestMethodWithoutSessionIDMeansOwnSession(t *testing.T) {
 	onBothTransports(t, func(t *testing.T, c *tethertest.Client) {
 		c.Start(tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}))
 		c.Must("tether/process/write", map[string]any{"processId": "p", "chunk": chunk("x"), "writeId": "1"}, nil)
@@ -115,7 +115,7 @@ func TestControlWithoutASessionMeansOnesOwn(t *testing.T) {
 	})
 }
 
-func TestControlOfAnUnknownSession(t *testing.T) {
+func TestUnknownSessionID(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Connect(t, s.URL)
 	for method, more := range map[string]string{
@@ -250,7 +250,7 @@ func TestLabel(t *testing.T) {
 
 // When the request is answered, nothing is left of the session. Then the connection
 // of its client ends.
-func TestEndOfOnesOwnSession(t *testing.T) {
+func TestEndOfOwnSession(t *testing.T) {
 	for _, byName := range []bool{false, true} {
 		s := tethertest.StartServer(t, server.Config{})
 		c := tethertest.Dial(t, s.URL)

@@ -139,7 +139,7 @@ func TestQuietClientIsPushedUnreadProcesses(t *testing.T) {
 
 // Events that were sent and then dropped from the log cannot be pushed again.
 // Pushing begins with the oldest event that is kept.
-func TestCatchUpBeginsWithWhatIsKept(t *testing.T) {
+func TestPushBeginsWithTheOldestKeptEvent(t *testing.T) {
 	child := finished(t)
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)

@@ -63,7 +63,7 @@ func TestRepeatedWriteHappensOnce(t *testing.T) {
 	}
 }
 
-func TestRepeatOfAWaitingWriteLearnsHowItEnds(t *testing.T) {
+func TestRepeatOfAPendingWriteGetsItsOutcome(t *testing.T) {
 	for _, want := range []error{nil, proc.ErrTerminated} {
 		var w writes
 		p := pipe{hold: true}
@@ -168,7 +168,7 @@ func TestRepeatOfAnActionWaitsForIt(t *testing.T) {
 	}
 }
 
-func TestCountingClientIsProtectedForEver(t *testing.T) {
+func TestNumberedWritesAreNeverRepeated(t *testing.T) {
 	var w writes
 	var p pipe
 	const n = 3 * rememberedWrites

@@ -127,7 +127,7 @@ func TestStateDirThatOthersCanChange(t *testing.T) {
 
 // A user that can make a link, or owns a directory on the path, controls where the path
 // leads.
-func TestWayToTheStateDirThroughAnotherUser(t *testing.T) {
+func TestStateDirPathThroughAnotherUser(t *testing.T) {
 	t.Parallel()
 	dir := realTemp(t)
 	shared := makeDir(t, filepath.Join(dir, "shared"), 0o777|os.ModeSticky)
