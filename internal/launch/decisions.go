@@ -88,7 +88,7 @@ func decisionWord(e netproxy.Event) string {
 	switch d := e.Decision; {
 	case d.Allowed:
 		return string(wire.NetworkAllow)
-	case d.Open && d.Source == netpolicy.Decider: // the client leaves the decision to a person or program
+	case d.Open && d.Source == netpolicy.Decider: // the client answered "ask"
 		return string(wire.NetworkAsk)
 	}
 	return string(wire.NetworkDeny)

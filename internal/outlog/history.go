@@ -30,7 +30,7 @@ type history struct {
 type costs struct {
 	memory  int64 // segments in memory
 	unsent  int64 // segments with unreleased entries
-	kept    int64 // segments without
+	kept    int64 // segments without unreleased entries
 	dropped int64 // bytes of output that were dropped, without EntryOverhead
 }
 

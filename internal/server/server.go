@@ -41,7 +41,7 @@ type Server struct {
 
 	decisions launch.NetworkDecisions
 	idle      *listen.Idle
-	listener  atomic.Pointer[listen.Listener] // nil: the server listens discardConn, or not yet
+	listener  atomic.Pointer[listen.Listener] // nil: the server listens nowhere, or not yet
 }
 
 // New returns a server that is ready to serve.
