@@ -2,7 +2,7 @@
 // if there is none. It is for programs that need a server that outlives them: it
 // runs in the background until it has been idle for a while.
 //
-// Where a change belongs: homeserver.go finds and starts the server; place.go
+// Where a change belongs: homeserver.go finds and starts the server; socket.go
 // chooses the path of its socket; host_*.go has the system calls.
 package homeserver
 

@@ -6,7 +6,8 @@
 // sandbox of tether has a pid namespace of its own, and nearly all have a user namespace.
 // So a client is accepted only if it is in the pid and user namespaces of this process.
 //
-// Check fails closed: a client whose namespaces cannot be found out is refused.
+// Check fails closed: a client whose namespaces cannot be found out is refused. It is in
+// check_linux.go; on other systems (check_other.go) it accepts every client.
 package peer
 
 import "errors"

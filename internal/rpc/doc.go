@@ -14,6 +14,8 @@
 //   - writer.go: which goroutine writes, and when; queue.go: messages that wait to be written; batch.go: the messages of
 //     one write; pieces.go: a message that is made while it is written; feed.go: sources of messages
 //   - allowance.go: limits of one connection; memory.go: limits of all connections of a server together
-//   - liveness.go: whether the peer is alive
-//   - stream.go: the interface Stream; websocket.go and lines.go: its two implementations
+//   - liveness.go: whether the peer is alive, with moment.go (a time on the monotonic clock) and acknowledged_*.go (bytes that
+//     TCP has acknowledged)
+//   - stream.go: the interface Stream; websocket.go and lines.go: its two implementations; trywrite_*.go: a write that
+//     does not wait
 package rpc
