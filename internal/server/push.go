@@ -163,7 +163,7 @@ func (p *outputPush) Next(b *rpc.Batch) bool {
 	case errors.Is(err, outlog.ErrEvicted):
 		// Events that were sent on an earlier connection were dropped from the log.
 		// The client would wait for them as if they were late. Closing the
-		// connection makes it resume and read, and a read reports the gap.
+		// connection makes it resume and read: the answer shows what is missing.
 		p.conn.rpc.Close(&rpc.CloseError{Code: rpc.ClosePolicy, Reason: "output that was sent before is no longer kept"})
 	case !errors.Is(err, io.EOF) && !errors.Is(err, outlog.ErrEnded):
 		p.conn.log.Error("output cannot be read", "process", p.process.ID, "err", err) // a client that reads the output gets the error too

@@ -35,7 +35,7 @@ func Private(log *slog.Logger) []string {
 		}
 	}
 	if home, err := codexhome.Find(os.Environ()); err == nil {
-		dirs = append(dirs, home.ControlDir()) // only exists while an app-server listens there
+		dirs = append(dirs, home.ControlDir()) // only made when an app-server listens there
 	}
 	return dirs
 }
