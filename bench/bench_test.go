@@ -45,7 +45,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestBrokenPromise(t *testing.T) {
+func TestRowsThatMustBeZero(t *testing.T) {
 	table := newTable()
 	recorder{table, referenceColumn}.add("lost", 18000)
 	recorder{table, tetherColumn}.add("lost", 0)

@@ -66,7 +66,7 @@ func TestAttachToPipes(t *testing.T) {
 }
 
 // Without an address, detached commands run in the user's own server.
-func TestDetachAtHome(t *testing.T) {
+func TestDetachedCommandsRunInTheUsersServer(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	b.env = append(b.env, "ONLY_HERE=yes")

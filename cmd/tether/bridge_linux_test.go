@@ -182,7 +182,7 @@ func TestSessionOutlivesItsBridge(t *testing.T) {
 }
 
 // A bridge whose client is gone must not keep the session attached.
-func TestSilentBridgeLosesItsSession(t *testing.T) {
+func TestSessionMovesFromASilentBridge(t *testing.T) {
 	t.Parallel()
 	h := newBridgeHome(t)
 	first := h.bridge()
@@ -252,7 +252,7 @@ func TestBridgeWithoutServer(t *testing.T) {
 }
 
 // The bridge says why the server did not start, and which log has more.
-func TestBridgeWhoseServerFails(t *testing.T) {
+func TestBridgeReportsWhyTheServerFailed(t *testing.T) {
 	t.Parallel()
 	h := newBridgeHome(t)
 	h.socket = filepath.Join(filepath.Dir(h.socket), strings.Repeat("long", 30)+".sock")
@@ -280,7 +280,7 @@ func TestBridgeEndsWithItsServer(t *testing.T) {
 }
 
 // A server without clients ends and removes its socket.
-func TestServerOfBridgesEndsByItself(t *testing.T) {
+func TestIdleServerOfBridgesEnds(t *testing.T) {
 	t.Parallel()
 	h := newBridgeHome(t)
 	b := h.bridge("--idle-exit", "2s")

@@ -54,7 +54,7 @@ func TestWaitForTheServer(t *testing.T) {
 
 // After the time of --wait, the error is that of the last attempt. The output of a transport command
 // is not printed with each attempt.
-func TestWaitForTheServerIsOver(t *testing.T) {
+func TestWaitForTheServerEndsWithTheLastError(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	for _, try := range []struct {

@@ -115,7 +115,7 @@ func TestCopyKeepsTimesAndPermissions(t *testing.T) {
 
 // Without -p, a new file gets the permissions of its source, so that programs stay executable; a
 // local file without those of the umask. A file that is replaced keeps its permissions.
-func TestCopyGivesNewFilesPermissions(t *testing.T) {
+func TestNewFilesGetPermissionsOfTheSource(t *testing.T) {
 	t.Parallel()
 	tree := map[string]fs.FileMode{"./": 0o755, "run.sh": 0o755, "open": 0o777, "secret": 0o600, "old": 0o755}
 	for name, want := range map[string]string{
@@ -146,7 +146,7 @@ func TestCopyGivesNewFilesPermissions(t *testing.T) {
 
 // If a server does not report permissions, -p is refused before anything is copied, and without -p
 // the umask decides about new files.
-func TestCopyWithoutPermissions(t *testing.T) {
+func TestCopyToServerWithoutPermissions(t *testing.T) {
 	t.Parallel()
 	b, line := newTestEnv(t), cableToServer(t)
 	line.On(cable.FromServer, cable.Answer("initialize").Always(), cable.Amend(func(members map[string]any) {
@@ -267,7 +267,7 @@ func TestFsMkdir(t *testing.T) {
 	onlyFiles(t, dir+"/x", "y")
 }
 
-func TestFsTellsPermissions(t *testing.T) {
+func TestFsShowsPermissions(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	url := tethertest.StartServer(t, server.Config{}).URL

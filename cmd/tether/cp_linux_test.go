@@ -126,7 +126,7 @@ func TestCopyThroughCuts(t *testing.T) {
 }
 
 // A copy that was interrupted continues where it stopped, unless the source or the target has changed.
-func TestCopyGoesOn(t *testing.T) {
+func TestCopyResumes(t *testing.T) {
 	t.Parallel()
 	const size = 16<<20 + 7
 	for _, tr := range transfers {
@@ -223,7 +223,7 @@ func hasCheckpoint(b *testEnv) error {
 }
 
 // A run that cannot connect leaves the journal of an interrupted copy to the next run.
-func TestCopyGoesOnAfterFailedConnection(t *testing.T) {
+func TestCopyResumesAfterFailedConnection(t *testing.T) {
 	t.Parallel()
 	for _, tr := range transfers {
 		t.Run(tr.name, func(t *testing.T) {
@@ -290,7 +290,7 @@ func spoilPart(t *testing.T, dir string) {
 
 // Finished files of a tree are not sent again. If the answer to a commit was lost, the digest shows
 // that the file has arrived.
-func TestCopyTreeGoesOn(t *testing.T) {
+func TestTreeCopyResumes(t *testing.T) {
 	t.Parallel()
 	b, line := newTestEnv(t), cableToServer(t)
 	tree, to := filepath.Join(b.work, "tree"), t.TempDir()
@@ -329,7 +329,7 @@ func TestCopyLosesItsSession(t *testing.T) {
 }
 
 // The reference has no uploads, so a file that was sent is read back.
-func TestCopyToPlainServer(t *testing.T) {
+func TestCopyToServerWithoutUploads(t *testing.T) {
 	t.Parallel()
 	b, line := newTestEnv(t), cableToServer(t)
 	line.On(cable.FromServer, cable.Answer("initialize").Always(), cable.Amend(func(members map[string]any) {
@@ -479,7 +479,7 @@ func TestCopyOnATerminal(t *testing.T) {
 }
 
 // Two copies to the same place at once do not disturb each other.
-func TestCopiesAtOnce(t *testing.T) {
+func TestConcurrentCopiesToOneTarget(t *testing.T) {
 	t.Parallel()
 	for _, tr := range transfers {
 		t.Run(tr.name, func(t *testing.T) {
@@ -535,7 +535,7 @@ func TestSmallPartIsNotKept(t *testing.T) {
 
 // Standard input cannot be read again, so no part of it is kept on either side, and no message says
 // that the copy could continue.
-func TestInterruptedInput(t *testing.T) {
+func TestInterruptedStandardInputIsNotKept(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	url, to := tethertest.StartServer(t, server.Config{}).URL, t.TempDir()

@@ -114,7 +114,7 @@ func doctorCommand(t *testing.T, home string, prefix ...string) *exec.Cmd {
 	return cmd
 }
 
-func TestDoctorIsContent(t *testing.T) {
+func TestDoctorPasses(t *testing.T) {
 	t.Parallel()
 	needBubblewrap(t)
 	for _, uid := range []int{os.Geteuid(), unprivileged} {
@@ -144,7 +144,7 @@ func hidden(t *testing.T) []string {
 	return []string{bwrap, "--dev-bind", "/", "/", "--bind", "/dev/null", bwrap}
 }
 
-func TestDoctorMissesBubblewrap(t *testing.T) {
+func TestDoctorReportsMissingBubblewrap(t *testing.T) {
 	t.Parallel()
 	r := examined(t, doctorCommand(t, home(t, os.Geteuid()), hidden(t)...), 1)
 	c := r.find(t, "bubblewrap")
@@ -161,7 +161,7 @@ func TestDoctorMissesBubblewrap(t *testing.T) {
 	}
 }
 
-func TestDoctorMissesUserNamespaces(t *testing.T) {
+func TestDoctorReportsMissingUserNamespaces(t *testing.T) {
 	t.Parallel()
 	needBubblewrap(t)
 	needRoot(t)

@@ -90,7 +90,7 @@ func TestSignalWhileConnecting(t *testing.T) {
 }
 
 // Output that cannot be written is an error, also if the command did not notice.
-func TestOutputTakesNoMore(t *testing.T) {
+func TestOutputThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // logs says in one line, and in bytes, how much of the output is no longer kept.
-func TestLogsSayWhatIsNoLongerKept(t *testing.T) {
+func TestLogsReportDroppedOutput(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	b.env = append(b.env, "TETHER_URL="+tethertest.StartServer(t, server.Config{Retain: 1}).URL)

@@ -200,7 +200,7 @@ func TestMCPSandboxFile(t *testing.T) {
 }
 
 // A signal ends the server with its commands, and is its exit code.
-func TestMCPIsEnded(t *testing.T) {
+func TestMCPEndsBySignal(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	cmd := b.command("mcp", "--sandbox", "full", "--cwd", b.work)

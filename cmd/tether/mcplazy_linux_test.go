@@ -18,7 +18,7 @@ import (
 
 // tether mcp starts even if its executor is down. Each call says why it fails, and works once the
 // executor runs. A relative --cwd begins in the executor's directory.
-func TestMCPBeforeItsExecutor(t *testing.T) {
+func TestMCPStartsBeforeItsExecutor(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	url := "unix://" + filepath.Join(t.TempDir(), "s")
@@ -46,7 +46,7 @@ func TestMCPBeforeItsExecutor(t *testing.T) {
 }
 
 // The same for tether mcp-run: the first request that reaches the executor starts the MCP server.
-func TestMCPRunBeforeItsExecutor(t *testing.T) {
+func TestMCPRunStartsBeforeItsExecutor(t *testing.T) {
 	t.Parallel()
 	b, bin := newTestEnv(t), toolServer(t)
 	url := "unix://" + filepath.Join(t.TempDir(), "s")

@@ -154,7 +154,7 @@ func TestMCPRunExitCodes(t *testing.T) {
 
 // If a command is not an MCP server, one message says so, with the first line that is not a
 // JSON-RPC message.
-func TestMCPRunTellsWhatIsNoMessage(t *testing.T) {
+func TestMCPRunReportsLinesThatAreNotMessages(t *testing.T) {
 	t.Parallel()
 	const hint = "tether: an MCP server prints nothing else there; check its flags (some servers need --stdio), and that it logs to standard error\n"
 	first := func(number int, quoted string) string {
@@ -180,7 +180,7 @@ func TestMCPRunTellsWhatIsNoMessage(t *testing.T) {
 }
 
 // A signal, and a client that no longer reads, end the server.
-func TestMCPRunIsEnded(t *testing.T) {
+func TestMCPRunEndsBySignalAndClosedOutput(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"signal", "closed output"} {
 		t.Run(how, func(t *testing.T) {

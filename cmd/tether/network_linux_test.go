@@ -80,7 +80,7 @@ func TestSandboxRunAllowsHosts(t *testing.T) {
 	}
 }
 
-func TestSandboxExplainDecidesAboutHosts(t *testing.T) {
+func TestSandboxExplainHostsAsJSON(t *testing.T) {
 	t.Parallel()
 	r := newSandboxEnv(t)
 	explain := func(args ...string) (e sandboxhost.Explanation) {
@@ -157,7 +157,7 @@ func TestDenyHostBeyondASCII(t *testing.T) {
 	}
 }
 
-func TestSandboxExplainReadsAboutHosts(t *testing.T) {
+func TestSandboxExplainHostsAsText(t *testing.T) {
 	t.Parallel()
 	r := newSandboxEnv(t)
 	got := r.tether("", "sandbox", "explain", "--allow-host", "*.example.com", "--host", "a.example.com", "--host", "127.0.0.1:80", "--host", "other.test")

@@ -88,7 +88,7 @@ func (b *sharedBuffer) String() string {
 
 // If standard error is a file, the beginning and the end of a longer outage are a line each; --quiet
 // leaves them out.
-func TestOutageIsToldInLines(t *testing.T) {
+func TestOutageIsReportedInLines(t *testing.T) {
 	t.Parallel()
 	for _, quiet := range []bool{false, true} {
 		b := newTestEnv(t)

@@ -170,7 +170,7 @@ func TestRunPassesStreamsUnchanged(t *testing.T) {
 }
 
 // If both outputs are the same file, one reader writes both, so they keep their order.
-func TestRunKeepsTheOrderOfBothOutputs(t *testing.T) {
+func TestOneReaderForOneFile(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -213,7 +213,7 @@ func TestRunKeepsTheOrderOfBothOutputs(t *testing.T) {
 }
 
 // If the output is not read, the command waits, as with a pipe.
-func TestRunHoldsTheCommandUp(t *testing.T) {
+func TestRunCommandWaitsForTheReader(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	counter := filepath.Join(b.work, "written")
@@ -244,7 +244,7 @@ func TestRunHoldsTheCommandUp(t *testing.T) {
 	out.Close()
 }
 
-func TestRunEndsInputAndTakesTheEnvironment(t *testing.T) {
+func TestRunPassesEndOfInputAndEnvironment(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	b.env = append(b.env, "FROM_HERE=yes")

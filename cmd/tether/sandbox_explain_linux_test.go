@@ -11,7 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/sandboxhost"
 )
 
-func TestSandboxExplainDecides(t *testing.T) {
+func TestSandboxExplainAsJSON(t *testing.T) {
 	t.Parallel()
 	r := newSandboxEnvOf(t, released(t))
 	link := filepath.Join(r.work, "link")
@@ -60,7 +60,7 @@ func TestSandboxExplainDecides(t *testing.T) {
 	}
 }
 
-func TestSandboxExplainReads(t *testing.T) {
+func TestSandboxExplainAsText(t *testing.T) {
 	t.Parallel()
 	r := newSandboxEnvOf(t, released(t))
 	if err := os.Symlink("../outside", filepath.Join(r.work, "link")); err != nil {

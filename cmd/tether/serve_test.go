@@ -120,7 +120,7 @@ func TestStdioEndsWithItsInput(t *testing.T) {
 }
 
 // A web server sends bytes after its answer. The server prints none of them.
-func TestUnaskedBytesOfWebServersAreNotPrinted(t *testing.T) {
+func TestUnexpectedBytesOfWebServersAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -175,7 +175,7 @@ func TestSignalEndsStdio(t *testing.T) {
 }
 
 // The signal comes while a write to standard output waits for a reader.
-func TestSignalEndsStdioThatNobodyReads(t *testing.T) {
+func TestSignalEndsStdioWithBlockedOutput(t *testing.T) {
 	t.Parallel()
 	p := startTether(t, "serve", "--listen", "stdio")
 	// The answers are several times what a pipe holds, and one is read.

@@ -94,7 +94,7 @@ func TestApprovedLater(t *testing.T) {
 }
 
 // A server that ends does not wait for an answer.
-func TestUnanswered(t *testing.T) {
+func TestCloseDoesNotWaitForAnAnswer(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	asked, end := make(chan struct{}), make(chan struct{})
 	r := newRig(t, confined(granular), func(*mcp.ElicitParams) *mcp.ElicitResult {
@@ -116,7 +116,7 @@ func TestUnanswered(t *testing.T) {
 }
 
 // If the user cannot be asked, the result says what was denied, and how it can be allowed.
-func TestNobodyToAsk(t *testing.T) {
+func TestClientWithoutElicitation(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	file := outside(t)
 	r := newRig(t, confined(granular), nil)

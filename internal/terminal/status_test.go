@@ -122,7 +122,7 @@ func TestNotes(t *testing.T) {
 }
 
 // A short outage is not shown.
-func TestShortOutageIsNotTold(t *testing.T) {
+func TestShortOutageIsNotShown(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	s := NewStatusLine(&out, false)

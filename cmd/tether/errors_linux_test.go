@@ -51,7 +51,7 @@ func unused(t *testing.T) string {
 }
 
 // If a server cannot be reached, the error says why, and what to do.
-func TestWordsNoServer(t *testing.T) {
+func TestErrorsWithoutAServer(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	url := "ws://" + unused(t)
@@ -81,7 +81,7 @@ func TestWordsNoServer(t *testing.T) {
 }
 
 // Errors of ssh: it cannot connect, or there is no tether on the other machine.
-func TestWordsSSH(t *testing.T) {
+func TestErrorsOfSSH(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	b.program("ssh", "echo 'bash: line 1: tether: command not found' >&2; exit 127")
@@ -101,7 +101,7 @@ func TestWordsSSH(t *testing.T) {
 }
 
 // Errors about addresses, certificates and tokens that do not fit the server.
-func TestWordsTLSAndTokens(t *testing.T) {
+func TestErrorsOfTLSAndTokens(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	cert, key := certs.New(t, "server")
@@ -130,7 +130,7 @@ func TestWordsTLSAndTokens(t *testing.T) {
 }
 
 // Errors of a command that cannot be started, on a server and on this machine.
-func TestWordsStart(t *testing.T) {
+func TestErrorsOfStarts(t *testing.T) {
 	t.Parallel()
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestWordsStart(t *testing.T) {
 }
 
 // A server that was killed and started again does not know the session.
-func TestWordsRestart(t *testing.T) {
+func TestErrorsAfterARestart(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	line, restart := restartable(t)
@@ -212,7 +212,7 @@ var lossReason = regexp.MustCompile(`(the connection was lost): connection reset
 func withoutLoss(text string) string { return lossReason.ReplaceAllString(text, "$1;") }
 
 // Errors for a model keep the forms of unified exec, with causes in plain words.
-func TestWordsMCP(t *testing.T) {
+func TestErrorsOfMCPTools(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	line, restart := restartable(t)
@@ -242,7 +242,7 @@ func TestWordsMCP(t *testing.T) {
 }
 
 // Every command begins its own lines on standard error with "tether: ".
-func TestWordsPrefix(t *testing.T) {
+func TestErrorsBeginWithTether(t *testing.T) {
 	t.Parallel()
 	for _, name := range commandNames(newRoot(nil, nil, nil, io.Discard), "") {
 		if name == "" || strings.HasPrefix(name, "completion") {
