@@ -341,7 +341,7 @@ func TestCancelledStart(t *testing.T) {
 }
 
 // Many starts at once in one workspace do not disturb each other.
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentStarts(t *testing.T) {
 	b := newFixture(t, nil)
 	r := b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws), "sh", "-c", "mkdir .git 2>/dev/null; test -d .git")
 	var all sync.WaitGroup

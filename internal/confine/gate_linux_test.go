@@ -94,7 +94,7 @@ func TestGateRefused(t *testing.T) {
 }
 
 // If a variable of the gate is missing, nothing runs.
-func TestGateFails(t *testing.T) {
+func TestGateWithMissingVariableIsRefused(t *testing.T) {
 	b := newFixture(t, nil)
 	gate := &testGate{listeners: 1, ports: []stage.Port{{Variable: "NOT_THERE"}}}
 	r := b.request(intent(t, wire.NetworkRestricted, "read :root"), "true")
@@ -108,7 +108,7 @@ func TestGateFails(t *testing.T) {
 }
 
 // A sandbox in the network of the server is refused, and nothing runs in it.
-func TestGateOutside(t *testing.T) {
+func TestGateInServersNetworkIsRefused(t *testing.T) {
 	outside, err := ownNetwork()
 	if err != nil || outside == 0 {
 		t.Skipf("this kernel has no names for networks (%v)", err)

@@ -302,7 +302,7 @@ func TestSwappedParent(t *testing.T) {
 
 // A directory that becomes a link while the tree around it is removed is removed
 // as a link.
-func TestSwappedInsideARemoval(t *testing.T) {
+func TestDirectorySwappedDuringRemoval(t *testing.T) {
 	outside := t.TempDir()
 	write(t, outside+"/precious", "")
 	late := t.TempDir()
@@ -362,7 +362,7 @@ func TestWritersAndReaders(t *testing.T) {
 
 // Where the system cannot make directories, it reports that something is missing
 // although nothing is.
-func TestCreateDirectoryWhereNoneCanBe(t *testing.T) {
+func TestCreateDirectoryInProc(t *testing.T) {
 	err := Direct{}.CreateDirectory(t.Context(), "/proc/none/below", true, true)
 	if e, ok := errors.AsType[*Error](err); !ok || e.Code() != wire.CodeNotFound {
 		t.Errorf("made: %v", err)

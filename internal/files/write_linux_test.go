@@ -189,7 +189,7 @@ func TestNewFilesObeyTheUmask(t *testing.T) {
 	}
 }
 
-func TestWithoutRights(t *testing.T) {
+func TestWithoutPermissions(t *testing.T) {
 	theirs, mine, ok := asNobody(t)
 	if !ok {
 		return

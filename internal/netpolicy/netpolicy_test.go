@@ -90,7 +90,7 @@ func TestPortsInPatterns(t *testing.T) {
 	}
 }
 
-func TestDecisionSaysWhichRule(t *testing.T) {
+func TestDecisionNamesRule(t *testing.T) {
 	r := compile(t, Settings{Domains: map[string]Access{" *.Example ": Allow, "bad.example": Deny, "11.9.*": Deny}, Review: []string{"ask.example"}})
 	for host, want := range map[string]Decision{
 		"a.example":   {Allowed: true, Source: Baseline, Rule: "*.Example"},
@@ -121,7 +121,7 @@ func TestDecisionSaysWhichRule(t *testing.T) {
 }
 
 // An upstream proxy, or a resolver, cannot redirect an address.
-func TestAddressStandsForItself(t *testing.T) {
+func TestAddressCannotBeRedirected(t *testing.T) {
 	r := compile(t, Settings{AllowLocalBinding: true, Domains: map[string]Access{"8.8.8.8": Allow}})
 	q := Query{Protocol: SocksTCP, Host: "8.8.8.8", Port: 53}
 	if !r.Address(q, netip.MustParseAddr("::ffff:8.8.8.8")).Allowed {
@@ -145,7 +145,7 @@ func TestRareForms(t *testing.T) {
 	}
 }
 
-func TestUnnormalizedHostsDoNotSlipThrough(t *testing.T) {
+func TestUnnormalizedHostsAreRefused(t *testing.T) {
 	r := compile(t, Settings{Domains: map[string]Access{"*": Allow, "bad.example": Deny}})
 	for _, host := range []string{"BAD.example", "bad.example.", "[::1]", "0x7f.1", "bad.example\x00", "fe80::1%lo", ""} {
 		if d := r.Decide(Query{Protocol: HTTP, Method: "GET", Host: host, Port: 80}); d.Allowed || d.Open {

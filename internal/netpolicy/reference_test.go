@@ -41,7 +41,7 @@ func readTable(t *testing.T) table {
 	return all
 }
 
-func TestVerdictsAreThoseOfTheReference(t *testing.T) {
+func TestDecisionsMatchReference(t *testing.T) {
 	all := readTable(t)
 	for _, c := range all.Cases {
 		rules, err := Compile(Settings{Mode: c.Mode, Domains: c.Domains, Review: c.Review, AllowLocalBinding: c.Local})
@@ -58,7 +58,7 @@ func TestVerdictsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-func TestErrorsAreThoseOfTheReference(t *testing.T) {
+func TestErrorsMatchReference(t *testing.T) {
 	for _, e := range readTable(t).Errors {
 		for _, access := range []Access{Allow, Deny} {
 			if e.Access != "" && e.Access != access {

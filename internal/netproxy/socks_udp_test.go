@@ -219,7 +219,7 @@ func TestSocksUDPOtherClient(t *testing.T) {
 }
 
 // Only peers to which the client has sent can answer.
-func TestSocksUDPStranger(t *testing.T) {
+func TestSocksUDPUnknownPeerIsDropped(t *testing.T) {
 	st := newSocksTest(t, local(), Config{SocksUDP: true}, nil)
 	server := newUDPServer(t)
 	c := st.associate()
@@ -251,7 +251,7 @@ func TestSocksUDPLarge(t *testing.T) {
 }
 
 // The relay ends with the TCP connection.
-func TestSocksUDPEnds(t *testing.T) {
+func TestSocksUDPEndsWithConnection(t *testing.T) {
 	st := newSocksTest(t, local(), Config{SocksUDP: true}, func(s *socksServer) { s.limits.associations = 1 })
 	c := st.associate()
 	if _, code, _ := st.request(socksAssociate, ipAddr("0.0.0.0", 0)); code != socksFailure {

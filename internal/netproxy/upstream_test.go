@@ -105,7 +105,7 @@ func TestUpstreamAddresses(t *testing.T) {
 }
 
 // If private addresses may be reached, special addresses are still refused.
-func TestUpstreamAddressesThatStayRefused(t *testing.T) {
+func TestUpstreamDoesNotOpenSpecialAddresses(t *testing.T) {
 	up := newRecorder(t, recorderAnswer)
 	own := netip.MustParseAddr("127.0.0.7")
 	addresses := map[string]string{"meta.ok.example": "169.254.169.254", "denied.ok.example": "192.0.2.9", "server.ok.example": own.String()}
@@ -135,7 +135,7 @@ func TestUpstreamAddressesThatStayRefused(t *testing.T) {
 
 // One refused address among many is enough for a refusal: an upstream proxy that
 // resolves the name again may use that one.
-func TestOneAddressOfMany(t *testing.T) {
+func TestOneRefusedAddressIsEnough(t *testing.T) {
 	up := newRecorder(t, recorderAnswer)
 	h := newHTTPTest(t, names(), Config{
 		Upstream: []string{"ALL_PROXY=http://127.0.0.1:" + up.port},

@@ -145,7 +145,7 @@ func TestShortcuts(t *testing.T) {
 }
 
 // A rule has the name that the intent gives it, so that its author recognises it.
-func TestDecideTellsWhy(t *testing.T) {
+func TestDecideNamesRule(t *testing.T) {
 	host := newHost(fixture, "/fx/ws/x.env /fx/alias->out /run/docker.sock= /state/")
 	policy, err := Bind(intentOf(t, policyWN+", deny glob:*.env, deny /fx/alias", network), Process{Cwd: "/fx/ws", Private: []string{"/state"}}, host)
 	if err != nil {
@@ -182,7 +182,7 @@ func TestDecideTellsWhy(t *testing.T) {
 
 // While another sandbox has a placeholder at a protected name, the name counts
 // as missing, so that this sandbox takes a lease of it too (PAR).
-func TestPlaceholderOfAnother(t *testing.T) {
+func TestPlaceholderOfAnotherSandbox(t *testing.T) {
 	for _, row := range []struct{ held, policy, want string }{
 		{"/fx/ws/.git/", policyWN, "placeholder /fx/ws/.git dir"},
 		{"/fx/ws/nope", policyWN + ", deny /fx/ws/nope/deep", "placeholder /fx/ws/nope file"},

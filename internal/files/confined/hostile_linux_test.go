@@ -208,7 +208,7 @@ func TestFullDisk(t *testing.T) {
 
 // If a protected name is created or removed at any time while a sandbox is built,
 // as other programs do, every request is served all the same.
-func TestNameComesAndGoes(t *testing.T) {
+func TestProtectedNameChangesDuringStart(t *testing.T) {
 	b := newFixture(t, nil)
 	name := b.ws + "/.agents"
 	for i := range 80 {

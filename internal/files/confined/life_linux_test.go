@@ -74,7 +74,7 @@ func TestNewProtectedName(t *testing.T) {
 
 // A command has placeholders on the host while it runs. That changes nothing
 // for a helper.
-func TestBesideCommand(t *testing.T) {
+func TestHelperBesidePlaceholdersOfCommand(t *testing.T) {
 	b := newFixture(t, nil)
 	b.must(b.files(workspace).WriteFile(t.Context(), b.ws+"/one", nil, true))
 	first := b.only()
@@ -353,7 +353,7 @@ func descriptors(t *testing.T, pid int) int {
 }
 
 // A helper has only its socket, its policy and a small environment.
-func TestHelperView(t *testing.T) {
+func TestHelperEnvironment(t *testing.T) {
 	shared.once.Do(share) // the shared state outlives this test's directory
 	t.Setenv("TMPDIR", t.TempDir())
 	b := newFixture(t, nil)

@@ -253,7 +253,7 @@ func TestRows(t *testing.T) {
 }
 
 // What requests can see (CF91, CF57, CF58, CF69).
-func TestSeen(t *testing.T) {
+func TestVisibleFiles(t *testing.T) {
 	b := newFixture(t, nil)
 	b.must(os.Symlink("/proc/self/environ", b.ws+"/environ"))
 	for _, path := range []string{"/proc/self/environ", "/proc/thread-self/environ", "/dev/../proc/self/environ", b.ws + "/environ"} {
@@ -353,7 +353,7 @@ func TestErrorIdentity(t *testing.T) {
 }
 
 // A pattern also hides files that were created later.
-func TestWalkHidesLater(t *testing.T) {
+func TestWalkHidesLaterMatches(t *testing.T) {
 	b := newFixture(t, nil)
 	if _, err := b.read(b.files(hidden), b.ws+"/a.txt", true); err != nil { // start the helper
 		t.Fatal(err)

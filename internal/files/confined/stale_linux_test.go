@@ -69,7 +69,7 @@ func (b *fixture) repoint(link, target string) {
 
 // Removing a directory does not remove files in it that a pattern hides, also if
 // they were created later.
-func TestRemoveSparesLater(t *testing.T) {
+func TestRemoveKeepsHiddenFiles(t *testing.T) {
 	b := newFixture(t, nil)
 	if _, err := b.read(b.files(hidden), b.ws+"/a.txt", true); err != nil { // start the helper
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestRemoveSparesLater(t *testing.T) {
 }
 
 // A walk that follows links does not show a hidden file through a link.
-func TestWalkThroughLinkHidesLater(t *testing.T) {
+func TestWalkThroughLinkHidesLaterMatches(t *testing.T) {
 	b := newFixture(t, nil)
 	if _, err := b.read(b.files(hidden), b.ws+"/a.txt", true); err != nil { // start the helper
 		t.Fatal(err)

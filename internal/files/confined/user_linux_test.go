@@ -27,7 +27,7 @@ func TestAsUser(t *testing.T) {
 	if err := os.Chown(dir, user, user); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "-test.run", "^(TestRows|TestSeen|TestBesideCommand|TestCopyTree|TestHidden.*)$")
+	cmd := exec.Command(program, "-test.run", "^(TestRows|TestVisibleFiles|TestHelperBesidePlaceholdersOfCommand|TestCopyTree|TestHidden.*)$")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	if out, err := cmd.CombinedOutput(); err != nil {

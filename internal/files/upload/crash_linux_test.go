@@ -95,7 +95,7 @@ func TestCrashAndSweep(t *testing.T) {
 }
 
 // Entries whose directories are gone or have become links are dropped.
-func TestSweepOfWhatIsGone(t *testing.T) {
+func TestSweepDropsMissingDirectories(t *testing.T) {
 	s := newSite(t)
 	j := s.table.journal
 	name := tempName()

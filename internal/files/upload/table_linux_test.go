@@ -55,7 +55,7 @@ func TestEmptyUpload(t *testing.T) {
 }
 
 // A client whose connection broke opens again and continues.
-func TestOpenAgainGoesOn(t *testing.T) {
+func TestOpenAgainContinues(t *testing.T) {
 	s := newSite(t)
 	data := noise(3000)
 	s.open("a", "f", 3000)
@@ -104,7 +104,7 @@ func TestBlocksInAnyOrder(t *testing.T) {
 
 // The sum is ready when blocks come in order, or nearly. It restarts if a block
 // changes bytes that it covers, but not if a block repeats them.
-func TestSumKeepsUp(t *testing.T) {
+func TestSumOfNearlyOrderedBlocks(t *testing.T) {
 	s := newSite(t)
 	data := noise(4000)
 	s.open("a", "f", len(data))
@@ -271,7 +271,7 @@ func TestSessionEnd(t *testing.T) {
 }
 
 // A session can end while its uploads are being opened and written.
-func TestSessionEndAmongRequests(t *testing.T) {
+func TestSessionEndDuringRequests(t *testing.T) {
 	s := newSite(t)
 	data := noise(100_000)
 	var started, done sync.WaitGroup
@@ -412,7 +412,7 @@ func TestOpenAfterTheEnd(t *testing.T) {
 }
 
 // A Place must return a name in the directory that it returns.
-func TestPlaceMustGiveName(t *testing.T) {
+func TestPlaceMustReturnName(t *testing.T) {
 	s := newSite(t)
 	for _, name := range []string{"", ".", "..", "../f", "/etc/f"} {
 		place := func(context.Context, string) (*os.File, string, error) {

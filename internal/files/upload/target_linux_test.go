@@ -103,7 +103,7 @@ func asNobody(t *testing.T, dir string, f func()) {
 
 // A directory's owner could rename over any file in it, but an upload is a write:
 // it needs write permission for the file, and keeps its owner.
-func TestRightsOfTheFileCount(t *testing.T) {
+func TestWritePermissionIsNeeded(t *testing.T) {
 	s := newSite(t)
 	s.table = New(Config{}) // the journal belongs to root
 	defer s.table.Close()
@@ -224,7 +224,7 @@ func TestLinksAreFollowed(t *testing.T) {
 
 // A target that is not a file is refused at once, and no request waits for the other
 // end of a FIFO.
-func TestTargetsThatAreNoFiles(t *testing.T) {
+func TestTargetMustBeFile(t *testing.T) {
 	s := newSite(t)
 	s.put("file", "old", 0o644)
 	if err := unix.Mkfifo(s.path("fifo"), 0o600); err != nil {
@@ -281,7 +281,7 @@ func TestParentSwappedForLink(t *testing.T) {
 }
 
 // Changes to the target or the temporary file in between are noticed.
-func TestChangesInBetween(t *testing.T) {
+func TestChangesBeforeCommitAreNoticed(t *testing.T) {
 	data := []byte("data")
 	for name, test := range map[string]struct {
 		change func(s *site, temp string) error

@@ -82,7 +82,7 @@ func TestGuardOutlivesMaker(t *testing.T) {
 }
 
 // Without another trigger the maker retries by itself, and Close waits for that.
-func TestGuardEnds(t *testing.T) {
+func TestMakerRemovesAfterGuardEnds(t *testing.T) {
 	b := newFixture(t)
 	other := b.elsewhere()
 	maker, guardian := b.open(), other.open()
@@ -108,7 +108,7 @@ func TestGuardEnds(t *testing.T) {
 
 // The order of the releases does not matter, nor whether one of the ledgers
 // acquires the name again.
-func TestGuardOrders(t *testing.T) {
+func TestGuardReleasedInAnyOrder(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {0, 2, 1, 3}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
 			b := newFixture(t)
@@ -132,7 +132,7 @@ func TestGuardOrders(t *testing.T) {
 
 // The maker acquires the name again while the guard exists, and releases it
 // after the guard. Now the directory is stashed, and used again from there.
-func TestGuardThenParked(t *testing.T) {
+func TestStashAfterGuard(t *testing.T) {
 	b := newFixture(t)
 	maker, guardian := quiet(b.open()), b.elsewhere().open()
 	made := b.hold(maker, b.dir(".git"))
@@ -179,7 +179,7 @@ func TestGuardInOwnRegistry(t *testing.T) {
 }
 
 // A guard that is not released ends with Close, and with its process.
-func TestGuardHolderGoes(t *testing.T) {
+func TestGuardEndsWithLedgerOrProcess(t *testing.T) {
 	b := newFixture(t)
 	maker := quiet(b.open())
 	made := b.hold(maker, b.dir(".git"))
@@ -265,7 +265,7 @@ func TestGuardOfAnotherUser(t *testing.T) {
 	})
 }
 
-func TestModesWhateverTheUmask(t *testing.T) {
+func TestModesIgnoreUmask(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	b := newFixture(t)
 	b.must(os.Chmod(b.ws, 0o755|fs.ModeSetgid))
@@ -346,7 +346,7 @@ func TestGuardChanged(t *testing.T) {
 
 // If the file is replaced between stat and open, open notices it, whatever
 // the new file is, and does not block.
-func TestGuardSwapped(t *testing.T) {
+func TestGuardNoticesReplacedFile(t *testing.T) {
 	kinds := map[string]func(p string) error{
 		"dir":  func(p string) error { return os.Mkdir(p, 0o755) },
 		"file": func(p string) error { return os.WriteFile(p, nil, 0o644) },
@@ -468,7 +468,7 @@ func TestGuardKeepsKind(t *testing.T) {
 
 // An entry whose maker crashed before it made anything takes the placeholder of
 // another registry for its own: it may share it, but not remove it.
-func TestTwoOwners(t *testing.T) {
+func TestSharedPlaceholderOfTwoRegistries(t *testing.T) {
 	b := newFixture(t)
 	other := b.elsewhere()
 	b.entry(b.path(".git"), lineWant(b.dir(".git")), lineMake)

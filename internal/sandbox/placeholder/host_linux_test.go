@@ -30,7 +30,7 @@ func TestCrash(t *testing.T) {
 }
 
 // A placeholder of a killed server is used again without a sweep.
-func TestCrashThenHold(t *testing.T) {
+func TestAcquireAfterCrash(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	b.server(".git")()
@@ -143,7 +143,7 @@ func TestCrashBeforeMake(t *testing.T) {
 }
 
 // If the host fills a placeholder, it belongs to the host from then on.
-func TestContentAppears(t *testing.T) {
+func TestPlaceholderFilledByHost(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	h := b.hold(l, b.dir(".git"), b.file("notes"))
@@ -171,7 +171,7 @@ func TestContentAppears(t *testing.T) {
 
 // After a later sandbox was planned with the content, emptying it changes
 // nothing.
-func TestContentAppearsAndGoes(t *testing.T) {
+func TestPlaceholderEmptiedAfterUse(t *testing.T) {
 	for _, asked := range []bool{true, false} {
 		b := newFixture(t)
 		l := b.open()
@@ -297,7 +297,7 @@ func TestRemovedByHost(t *testing.T) {
 
 // A real name that is as new as the journal line is not claimed, because
 // making the placeholder failed.
-func TestRealNameInLastMoment(t *testing.T) {
+func TestRealNameCreatedDuringMake(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	r, err := openRecord(filepath.Join(b.registry, registryName(b.path("x"))), unix.O_CREAT)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestHoldAndRelease(t *testing.T) {
+func TestAcquireAndRelease(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	h := b.hold(l, b.dir(".git"), b.file("nope"))
@@ -61,7 +61,7 @@ func TestLastReleaseRemoves(t *testing.T) {
 	}
 }
 
-func TestOpenKeepsWhatIsInUse(t *testing.T) {
+func TestOpenKeepsPlaceholdersInUse(t *testing.T) {
 	b := newFixture(t)
 	h := b.hold(b.open(), b.dir(".git"))
 	b.open()
@@ -127,7 +127,7 @@ func TestKind(t *testing.T) {
 	b.clean()
 }
 
-func TestBadPlaces(t *testing.T) {
+func TestInvalidPaths(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	b.must(os.WriteFile(b.path("file"), nil, 0o644))
@@ -183,7 +183,7 @@ func TestUnwritableParent(t *testing.T) {
 }
 
 // Unknown files in the registry do no harm; damaged entries are removed.
-func TestGarbage(t *testing.T) {
+func TestUnknownFilesInRegistry(t *testing.T) {
 	b := newFixture(t)
 	b.must(os.MkdirAll(b.registry, 0o700))
 	b.must(os.Mkdir(b.path("victim"), 0o755))
@@ -238,7 +238,7 @@ func TestLimit(t *testing.T) {
 }
 
 // An Acquire that runs while the ledger closes makes nothing.
-func TestCloseMeetsHold(t *testing.T) {
+func TestAcquireDuringClose(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	s, err := l.addRef(b.path(".git"))
@@ -323,7 +323,7 @@ func TestIdleFiles(t *testing.T) {
 	b.there()
 }
 
-func TestRegistryOfOthers(t *testing.T) {
+func TestRegistryWritableByOthersIsRefused(t *testing.T) {
 	b := newFixture(t)
 	b.must(os.Mkdir(b.registry, 0o700))
 	b.must(os.Chmod(b.registry, 0o777))

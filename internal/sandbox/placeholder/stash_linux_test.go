@@ -18,7 +18,7 @@ func (b *fixture) inode(path string) uint64 {
 func (b *fixture) stashed() []string { return list(b, b.registry+stashSuffix) }
 
 // The next command in a workspace gets the directory of the last one.
-func TestParkedIsUsedAgain(t *testing.T) {
+func TestStashedDirectoryIsReused(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	h := b.hold(l, b.dir(".git"))
@@ -47,7 +47,7 @@ func TestParkedIsUsedAgain(t *testing.T) {
 }
 
 // Content that is put into a stashed directory never gets into a workspace.
-func TestParkedWithContent(t *testing.T) {
+func TestStashedDirectoryWithContentIsNotReused(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	b.hold(l, b.dir(".git")).Release()
@@ -63,7 +63,7 @@ func TestParkedWithContent(t *testing.T) {
 }
 
 // A file is not stashed, and neither is a directory with content.
-func TestParkedIsEmpty(t *testing.T) {
+func TestOnlyEmptyDirectoriesAreStashed(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	h := b.hold(l, b.dir(".git"), b.file("carved"))
@@ -76,7 +76,7 @@ func TestParkedIsEmpty(t *testing.T) {
 }
 
 // The name exists when a stashed directory is to be moved to it.
-func TestParkedMeetsReal(t *testing.T) {
+func TestStashedDirectoryDoesNotReplaceRealName(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	b.hold(l, b.dir(".git")).Release()
@@ -88,7 +88,7 @@ func TestParkedMeetsReal(t *testing.T) {
 }
 
 // On another file system nothing is stashed.
-func TestParkedElsewhere(t *testing.T) {
+func TestOtherFileSystemIsNotStashed(t *testing.T) {
 	b := newFixture(t)
 	dir, err := os.MkdirTemp("/dev/shm", "placeholder-test-")
 	if err != nil {
@@ -107,7 +107,7 @@ func TestParkedElsewhere(t *testing.T) {
 }
 
 // Directories that a dead server has stashed are removed by the next server.
-func TestParkedIsSwept(t *testing.T) {
+func TestStashOfDeadServerIsSwept(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	b.hold(l, b.dir(".git")).Release()
@@ -144,7 +144,7 @@ func TestMovedWhileHeld(t *testing.T) {
 
 // A server that stashes a directory has unlocked it before the next server can
 // take it.
-func TestParkedBetweenServers(t *testing.T) {
+func TestStashedDirectoryIsUnlockedBeforeReuse(t *testing.T) {
 	b := newFixture(t)
 	var servers sync.WaitGroup
 	for range 4 {

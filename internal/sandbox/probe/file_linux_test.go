@@ -88,7 +88,7 @@ func TestMknodLeavesNothing(t *testing.T) {
 	missing(t, node)
 }
 
-func TestOpenElsewhere(t *testing.T) {
+func TestOpenByDescriptorAndHandle(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)

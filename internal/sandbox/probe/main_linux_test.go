@@ -140,7 +140,7 @@ func TestNames(t *testing.T) {
 }
 
 // The texts of failed probes must not look like a denial.
-func TestErrnoNamesAreInnocent(t *testing.T) {
+func TestErrnoNamesDoNotLookLikeDenials(t *testing.T) {
 	words := []string{"operation not permitted", "permission denied", "read-only file system",
 		"seccomp", "sandbox", "landlock", "failed to write file"}
 	for _, p := range probes {

@@ -296,7 +296,7 @@ func TestKernelKillsInt80(t *testing.T) {
 }
 
 // bubblewrap takes the bytes of Encode, and reports the kill as 128 + SIGSYS.
-func TestBubblewrapTakesTheProgram(t *testing.T) {
+func TestBubblewrapLoadsProgram(t *testing.T) {
 	needFilters(t)
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
-func TestTablesNumberWhatTheRulesName(t *testing.T) {
+func TestTablesHaveAllCallsOfRules(t *testing.T) {
 	want := make(map[string]bool)
 	for _, r := range rules {
 		want[r.name] = true

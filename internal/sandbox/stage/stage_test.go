@@ -47,7 +47,7 @@ func TestStageOfAnotherVersion(t *testing.T) {
 	}
 }
 
-func TestStageThatIsCut(t *testing.T) {
+func TestTruncatedStageIsRefused(t *testing.T) {
 	encoded := example().Encode()
 	for n := range encoded {
 		if s, err := Decode(encoded[:n]); err == nil {

@@ -136,7 +136,7 @@ func TestChannelPassesProcesses(t *testing.T) {
 	}
 }
 
-func TestChannelIsGivenUp(t *testing.T) {
+func TestAwaitEndsWithContext(t *testing.T) {
 	channel, theirs, err := NewChannel()
 	if err != nil {
 		t.Fatal(err)
