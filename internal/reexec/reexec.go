@@ -10,6 +10,7 @@ package reexec
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 )
 
@@ -45,8 +46,13 @@ func Register(name string, main func(args []string) int) {
 func started() bool { return len(os.Args) > 2 && os.Args[1] == Command }
 
 func init() {
-	if started() && !slices.Contains([]string{Sandbox, Probe, Files, Sweeper}, os.Args[2]) {
-		fmt.Fprintf(os.Stderr, "tether: there is no helper %q\n", os.Args[2])
+	if started() && !exists(os.Args[2], runtime.GOOS) {
+		fmt.Fprintf(os.Stderr, "tether: there is no helper %q on this system\n", os.Args[2])
 		os.Exit(exitUnknown)
 	}
+}
+
+// exists reports whether a system has the helper. All helpers are parts of the sandbox, which only Linux has.
+func exists(name, system string) bool {
+	return system == "linux" && slices.Contains([]string{Sandbox, Probe, Files, Sweeper}, name)
 }
