@@ -23,21 +23,21 @@ const (
 	lookTime       = 200 * time.Millisecond
 )
 
-// A Target describes the process that Look inspects.
-type Target struct {
-	Root    int
-	Members []int // its pid and those of everything that it started, as far as known
-	Input   FileID
-	Outputs []FileID
-	Exited  bool
+// A tree is a process and everything that it started.
+type tree struct {
+	root    int
+	members []int // pids, also that of root, as far as known
+	input   FileID
+	outputs []FileID
+	exited  bool // root has exited
 }
 
-// Look inspects the processes of a tree. It may see little or nothing of other
+// inspect inspects the processes of a tree. It may see little or nothing of other
 // users' processes, and sets Partial then.
-func Look(target Target) Evidence {
+func inspect(t tree) Evidence {
 	l := look{deadline: time.Now().Add(lookTime)}
-	e := Evidence{At: time.Now(), Looked: true, Root: target.Root, Exited: target.Exited, Input: target.Input, Outputs: target.Outputs}
-	members := slices.Clone(target.Members)
+	e := Evidence{At: time.Now(), Looked: true, Root: t.root, Exited: t.exited, Input: t.input, Outputs: t.outputs}
+	members := slices.Clone(t.members)
 	slices.Sort(members)
 	if len(members) > maxProcesses {
 		members, e.Partial = members[:maxProcesses], true
@@ -45,13 +45,13 @@ func Look(target Target) Evidence {
 	for _, pid := range members {
 		p, ok := l.process(pid)
 		switch {
-		case ok && target.Exited && pid == target.Root: // it has exited and is not reaped yet
+		case ok && t.exited && pid == t.root: // it has exited and is not reaped yet
 		case ok:
 			e.Processes = append(e.Processes, p)
 		}
 	}
 	l.follow(&e)
-	if target.Exited {
+	if t.exited {
 		e.Holders = l.outputHolders(e)
 	}
 	e.Partial = e.Partial || l.partial
@@ -61,12 +61,12 @@ func Look(target Target) Evidence {
 // LookAt inspects the child of p and everything that it started.
 func LookAt(p *proc.Process) Evidence {
 	_, exited := p.Exited()
-	target := Target{Root: p.Pid(), Members: proc.NewFinder().Members(p), Exited: exited}
+	t := tree{root: p.Pid(), members: proc.NewFinder().Members(p), exited: exited}
 	p.Ends(
-		func(fd int) { target.Input = identify(fd) },
-		func(fd int) { target.Outputs = append(target.Outputs, identify(fd)) },
+		func(fd int) { t.input = identify(fd) },
+		func(fd int) { t.outputs = append(t.outputs, identify(fd)) },
 	)
-	return Look(target)
+	return inspect(t)
 }
 
 // A look is the state of one inspection.

@@ -40,10 +40,10 @@ func (r *Request) ReplyEncoded(msg []byte) {
 	r.conn.writer.tryWriteNow(r.conn.allowance.requests.alone())
 }
 
-// QueueEncoded answers with a complete message and leaves it to the connection's
+// ReplyEncodedLater answers with a complete message and leaves it to the connection's
 // writing goroutine. written is called when the stream has taken the message, and not
 // at all if the stream never takes it; it must not wait.
-func (r *Request) QueueEncoded(msg []byte, written func()) {
+func (r *Request) ReplyEncodedLater(msg []byte, written func()) {
 	r.queue(msg, written)
 	r.conn.writer.signal()
 }

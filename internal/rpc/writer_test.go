@@ -267,7 +267,7 @@ func TestLargeAnswersKeepTheOrder(t *testing.T) {
 				r := &Request{ID: wire.IntID(int64(i)), conn: r.conn, size: 1}
 				r.conn.allowance.requests.enter(r.size, false, false)
 				msg, _ := wire.AppendResult(nil, r.ID, strings.Repeat("x", n))
-				r.QueueEncoded(msg, func() { written = append(written, i) })
+				r.ReplyEncodedLater(msg, func() { written = append(written, i) })
 			}
 		})
 	}})
@@ -300,7 +300,7 @@ func TestWrittenIsCalledWhenTheStreamHasTaken(t *testing.T) {
 		var written []string
 		c := serve(t, NewWebSocket(a, nil), handlerFuncs{request: func(r *Request) {
 			msg, _ := wire.AppendResult(nil, r.ID, nil)
-			r.QueueEncoded(msg, func() { written = append(written, r.ID.String()) })
+			r.ReplyEncodedLater(msg, func() { written = append(written, r.ID.String()) })
 		}})
 		client := newPeer(t, b)
 		client.in = bufio.NewReaderSize(b, 16) // takes little in advance

@@ -129,7 +129,7 @@ func (r *request) answerRead(read *session.Read) {
 		r.ReplyEncoded(msg)
 		return
 	}
-	r.QueueEncoded(msg, func() { read.Process.Log.Sent(page.Next - 1) })
+	r.ReplyEncodedLater(msg, func() { read.Process.Log.Sent(page.Next - 1) })
 	r.conn.Push(read.Process, page.Next-1, paced) // after the answer
 }
 
