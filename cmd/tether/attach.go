@@ -36,7 +36,7 @@ func newAttach(stdin, stdout *os.File) *cobra.Command {
 		Short: "Attach this terminal to a running process",
 		Long: "Show the output of a process, and pass input, signals and the size of the terminal on to it, as\n" +
 			"if it had been started here. Enter ~ . detaches, and the process runs on; ~~ types one ~. When the\n" +
-			"process ends, attach ends with its exit code. " + idHelp,
+			"process ends, attach ends with its exit code." + idHelp,
 		Example:               "  tether run --detach --tty --name work -- bash\n  tether attach work",
 		Args:                  func(cmd *cobra.Command, args []string) error { return failed(needID(1, 1)(cmd, args)) },
 		DisableFlagsInUseLine: true,

@@ -50,7 +50,7 @@ func (f *serverFlags) defineServer(fs *pflag.FlagSet, otherwise string) {
 	fs.StringVar(&f.url, "url", "", "`URL` of the server: ws://, wss://, unix://PATH, ssh://[USER@]HOST, or\nexec:COMMAND for one whose input and output speak the protocol\n(default $TETHER_URL; without either, "+otherwise+")")
 	fs.StringVar(&f.tokenFile, "token-file", "", "`PATH` of a file with the token for the server (default: the token\nin $TETHER_TOKEN)")
 	f.tls.define(fs)
-	fs.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing about the connection")
+	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no messages about the connection")
 	group(fs, "Server", "url", "token-file", "tls-ca", "tls-cert", "tls-key", "quiet")
 }
 

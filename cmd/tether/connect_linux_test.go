@@ -61,9 +61,9 @@ func TestWaitForTheServerEndsWithTheLastError(t *testing.T) {
 		args   []string
 		begins string
 	}{
-		{[]string{"--url", "unix://" + b.tmp + "/nobody"}, "tether: waiting for the server: "},
+		{[]string{"--url", "unix://" + b.tmp + "/missing"}, "tether: waiting for the server: "},
 		{[]string{"--url", "exec:sh -c 'echo complaint >&2; exit 3'"}, "tether: waiting for the server: "},
-		{[]string{"--quiet", "--url", "unix://" + b.tmp + "/nobody"}, ""},
+		{[]string{"--quiet", "--url", "unix://" + b.tmp + "/missing"}, ""},
 	} {
 		got := b.tether(nil, append(append([]string{"run", "--wait", "300ms"}, try.args...), "--", "true")...)
 		lines := strings.SplitAfter(strings.TrimSuffix(got.stderr, "\n"), "\n")

@@ -17,7 +17,7 @@ func newKill() *cobra.Command {
 		Use:   "kill [flags] ID...",
 		Short: "End processes, or send them a signal",
 		Long: "End processes and all that they have started: SIGTERM, and SIGKILL soon after. With --signal, only\n" +
-			"that signal is sent. " + idHelp,
+			"that signal is sent." + idHelp,
 		Example: "  tether kill web\n  tether kill --signal HUP 3f2a91c0/web",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if signal != "" {
@@ -47,7 +47,7 @@ func (f *serverFlags) defineFor(cmd *cobra.Command, min, max int) {
 }
 
 // idHelp says what the ID of a process is.
-const idHelp = "ID is the\nname of a process in `tether ps` (the newest process of that name), or SESSION/NAME."
+const idHelp = "\n\nID is the name of a process in `tether ps` (the newest process of that name), or SESSION/NAME."
 
 // needID refuses fewer than min ids of processes, and more than max unless max is negative.
 func needID(min, max int) cobra.PositionalArgs {

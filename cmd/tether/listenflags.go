@@ -31,7 +31,7 @@ func (f *listenFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&cfg.TLS.KeyFile, "tls-key", "", "`PATH` of its private key (PEM)")
 	fs.StringVar(&cfg.TLS.ClientCAFile, "tls-client-ca", "", "`PATH` of certificates (PEM); clients must show one signed by them")
 	fs.BoolVar(&cfg.AnyNamespace, "any-namespace", false, "for unix://: accept clients in other containers and sandboxes (in\nanother pid or user namespace); confined commands that can see the\nsocket can then run commands outside their sandbox")
-	group(fs, "Who may connect", "tls-cert", "tls-key", "tls-client-ca", "any-namespace")
+	group(fs, "Authentication and access", "tls-cert", "tls-key", "tls-client-ca", "any-namespace")
 }
 
 // config turns the flags into a Config. It warns about secret files that other users can read.
@@ -125,7 +125,7 @@ func (f *authFlags) define(fs *pflag.FlagSet) {
 	fs.Var(&optional{&f.issuer, "ISSUER", false}, "ws-issuer", "issuer that signed tokens must name")
 	fs.Var(&optional{&f.audience, "AUDIENCE", false}, "ws-audience", "audience that signed tokens must name")
 	fs.Var(&optionalSeconds{&f.clockSkew}, "ws-max-clock-skew-seconds", "how far clocks may differ for signed tokens (default 30)")
-	group(fs, "Who may connect", "ws-auth", "ws-token-file", "ws-token-sha256", "ws-shared-secret-file", "ws-issuer", "ws-audience", "ws-max-clock-skew-seconds")
+	group(fs, "Authentication and access", "ws-auth", "ws-token-file", "ws-token-sha256", "ws-shared-secret-file", "ws-issuer", "ws-audience", "ws-max-clock-skew-seconds")
 }
 
 // config turns the flags into a Config, after checks that they fit each other. It reads no file.

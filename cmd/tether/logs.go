@@ -66,7 +66,7 @@ func newLogs(stdout *os.File) *cobra.Command {
 		Use:   "logs [flags] ID",
 		Short: "Print the output of a process",
 		Long: "Print the output of a process that the server still has, and its standard error on standard error.\n" +
-			"Other readers still get all of it. " + idHelp,
+			"Other readers still get all of it." + idHelp,
 		Example:               "  tether logs web\n  tether logs -f --tail 20 --grep 'GET /' web\n  tether logs -t --since 10m web\n  tether logs --json --since 117 web",
 		Args:                  needID(1, 1),
 		DisableFlagsInUseLine: true,

@@ -94,8 +94,8 @@ func TestMCPRunStartsBeforeItsExecutor(t *testing.T) {
 func TestMCPRunWithoutExecutor(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
-	got := b.tether(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n"), "mcp-run", "--url", "unix://"+b.tmp+"/nobody", "--", "cat")
-	if got.code != exitRefused || strings.Count(got.stdout, "\n") != 1 || !strings.Contains(got.stdout, b.tmp+"/nobody") || !strings.Contains(got.stderr, b.tmp+"/nobody") {
+	got := b.tether(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n"), "mcp-run", "--url", "unix://"+b.tmp+"/missing", "--", "cat")
+	if got.code != exitRefused || strings.Count(got.stdout, "\n") != 1 || !strings.Contains(got.stdout, b.tmp+"/missing") || !strings.Contains(got.stderr, b.tmp+"/missing") {
 		t.Errorf("%+v", got)
 	}
 	b.isEmpty()

@@ -16,7 +16,7 @@ type hostFlags struct {
 
 func (f *hostFlags) define(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.allow, "allow-host", nil, "let the command reach only this `HOST[:PORT]`, through a proxy that it\nfinds in its environment; *.HOST is every subdomain of HOST, **.HOST\nalso HOST itself; can be repeated")
-	fs.StringArrayVar(&f.deny, "deny-host", nil, "except this `HOST[:PORT]` from --allow-host; can be repeated")
+	fs.StringArrayVar(&f.deny, "deny-host", nil, "refuse this `HOST[:PORT]`, even if --allow-host matches it; can be repeated")
 }
 
 // given reports whether the command gets a managed network.

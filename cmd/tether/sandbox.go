@@ -61,7 +61,7 @@ func (f *sandboxFlags) define(fs *pflag.FlagSet) {
 const userSockets = "user-sockets"
 
 func defineUserSockets(fs *pflag.FlagSet, open *bool) {
-	fs.BoolVar(open, userSockets, false, "with the network: let sandboxed commands use the sockets of tmux, screen,\nssh-agent, gpg-agent and editors of this user, which act outside")
+	fs.BoolVar(open, userSockets, false, "with the network: let sandboxed commands use the sockets of tmux, screen,\nssh-agent, gpg-agent and editors of this user, which act outside the sandbox")
 }
 
 // workspace returns the absolute path of the directory to start in.

@@ -25,7 +25,7 @@ func TestTwoUsersLeaveNoPlaceholders(t *testing.T) {
 	program := released(t)
 	for name, try := range map[string]struct {
 		makerIsLast bool
-		command     []string // of the user who makes them; the profile follows
+		command     []string // starts tether as the user; the profile follows
 	}{
 		"the maker ends last":                   {true, []string{"sandbox", "run", "--profile"}},
 		"the maker ends first":                  {false, []string{"sandbox", "run", "--profile"}},

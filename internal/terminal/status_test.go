@@ -60,11 +60,11 @@ func TestStatusHasTheReason(t *testing.T) {
 		var out bytes.Buffer
 		s := &StatusLine{to: &out, terminal: terminal}
 		s.Tell(client.Status{State: client.Recovering, Err: errors.New("reset")})
-		s.Tell(client.Status{State: client.Recovering, Attempt: 1, Err: errors.New("nobody\x1b[2J\nlistens")})
+		s.Tell(client.Status{State: client.Recovering, Attempt: 1, Err: errors.New("no server\x1b[2J\nlistens")})
 		s.tick()
-		want := "tether: connection lost, reconnecting: nobody?[2J?listens\n"
+		want := "tether: connection lost, reconnecting: no server?[2J?listens\n"
 		if terminal {
-			want = escMakeRoom + escSave + escBelow + "tether: connection lost, reconnecting (0s): nobody?[2J?listens" + escRestore
+			want = escMakeRoom + escSave + escBelow + "tether: connection lost, reconnecting (0s): no server?[2J?listens" + escRestore
 		}
 		if out.String() != want {
 			t.Errorf("terminal %t: %q", terminal, out.String())
