@@ -123,6 +123,15 @@ func TestParseCPU(t *testing.T) {
 	}
 }
 
+func TestParseResident(t *testing.T) {
+	if got, err := parseResident("Name:\ttether\nVmPeak:\t 99 kB\nVmRSS:\t   5120 kB\nRssAnon:\t 1 kB\n"); err != nil || got != 5<<20 {
+		t.Errorf("%d bytes, %v", got, err)
+	}
+	if _, err := parseResident("Name:\ttether\n"); err == nil {
+		t.Error("memory was found where there is none")
+	}
+}
+
 // Offsets behind a gap are known, and output from before the resume does not count.
 func TestReached(t *testing.T) {
 	start := time.Now()

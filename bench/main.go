@@ -3,7 +3,7 @@
 // Command bench measures tether beside the reference server, end to end, and
 // prints a Markdown table of medians and their ratios:
 //
-//	go run ./bench [-reps 3] [-quick] [-only starts,output,echo,resume,sandbox,client]
+//	go run ./bench [-reps 3] [-quick] [-only cold,idle,starts,output,echo,resume,sandbox,client]
 //
 // Run it in the directory of go.mod, after `make build`. Ratios say more than absolute
 // figures: repetitions are the outer loop and the servers the inner one, in
@@ -38,7 +38,7 @@ func main() {
 func run(ctx context.Context) error {
 	reps := flag.Int("reps", 3, "repetitions of each measurement")
 	quick := flag.Bool("quick", false, "a tenth of the work, to see that everything runs")
-	only := flag.String("only", "starts,output,echo,resume,sandbox,client", "what to measure")
+	only := flag.String("only", "cold,idle,starts,output,echo,resume,sandbox,client", "what to measure")
 	flag.Parse()
 	chosen, err := choose(*only)
 	if err != nil {
@@ -63,7 +63,7 @@ func run(ctx context.Context) error {
 func measure(ctx context.Context, work *benchEnv, servers []candidate, chosen []scenario, reps int, table *table) (failures []error) {
 	for rep := range reps {
 		for i, s := range chosen {
-			for k := range servers {
+			for k := range len(servers) * max(1, work.amount(s.times)) {
 				c := servers[(k+rep+i)%len(servers)]
 				if err := s.measure(ctx, work, c, table); err != nil {
 					failures = append(failures, fmt.Errorf("%s of %s: %w", s.name, c.name, err))

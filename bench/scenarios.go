@@ -18,15 +18,18 @@ type scenario struct {
 	name  string
 	run   func(*trial) error
 	limit func(*benchEnv, recorder) error // the same work without a server; may be nil
+	times int                             // how often per repetition, each with a fresh server; 0 means once
 }
 
 var scenarios = []scenario{
-	{"starts", starts, plainStarts},
-	{"output", output, nil},
-	{"echo", echo, nil},
-	{"resume", resume, nil},
-	{"sandbox", sandboxed, plainSandbox},
-	{"client", library, nil},
+	{name: "cold", run: cold, times: 20},
+	{name: "idle", run: idle},
+	{name: "starts", run: starts, limit: plainStarts},
+	{name: "output", run: output},
+	{name: "echo", run: echo},
+	{name: "resume", run: resume},
+	{name: "sandbox", run: sandboxed, limit: plainSandbox},
+	{name: "client", run: library},
 }
 
 // A trial is one scenario on one fresh server.

@@ -47,6 +47,8 @@ func candidates(dir string) (found []candidate) {
 // A server is a candidate that runs.
 type server struct {
 	url    string
+	began  time.Time     // of the start
+	ready  time.Duration // from there until it had printed the URL
 	cmd    *exec.Cmd
 	ended  chan struct{} // closed when the process has ended and was collected
 	stderr bytes.Buffer  // read only after ended is closed
@@ -60,6 +62,7 @@ func (c candidate) start() (*server, error) {
 		return nil, err
 	}
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = c.env, w, &s.stderr
+	s.began = time.Now()
 	err = s.cmd.Start()
 	w.Close()
 	if err != nil {
@@ -77,6 +80,7 @@ func (c candidate) start() (*server, error) {
 		s.stop()
 		return nil, fmt.Errorf("%s printed no URL: %w\n%s", c.argv[0], err, &s.stderr)
 	}
+	s.ready = time.Since(s.began)
 	s.url = strings.TrimSpace(line)
 	return s, nil
 }

@@ -28,6 +28,10 @@ type row struct {
 
 // rows is everything that is measured, in the order of the table.
 var rows = []row{
+	{id: "url", name: "exec → URL printed", unit: "ms"},
+	{id: "first", name: "exec → initialize answered", unit: "ms"},
+	{id: "idle", name: "idle memory (VmRSS)", unit: "MiB"},
+	{id: "size", name: "size of the program", unit: "MiB"},
 	{id: "start", name: "start → exited of /bin/true", unit: "ms"},
 	{id: "startq", name: "same, client acknowledges at once", unit: "ms"},
 	{id: "startcpu", name: "CPU per start, server and child", unit: "ms"},
