@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -59,13 +58,30 @@ func (r *reaper) close() {
 // hasChildren reports whether this program has children. If the kernel does not list them, it
 // reports true. This spares most programs a search of all processes of the machine.
 func hasChildren() bool {
-	lists, _ := filepath.Glob("/proc/self/task/*/children")
-	for _, list := range lists {
-		if children, err := os.ReadFile(list); len(children) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return true
+	children, listed := listedChildren()
+	return len(children) > 0 || !listed
+}
+
+// listedChildren returns the pids of this program's children from the kernel's lists, one per
+// thread, and whether the kernel has such lists and they could be read.
+func listedChildren() (pids []int, listed bool) {
+	threads, _ := os.ReadDir("/proc/self/task")
+	readable := true
+	for _, thread := range threads {
+		list, err := os.ReadFile("/proc/self/task/" + thread.Name() + "/children")
+		switch {
+		case err == nil:
+			listed = true
+		case !errors.Is(err, fs.ErrNotExist): // it does not exist if there are no such lists, or if the thread has ended
+			readable = false
+		}
+		for field := range bytes.FieldsSeq(list) {
+			if pid, err := strconv.Atoi(string(field)); err == nil {
+				pids = append(pids, pid)
+			}
 		}
 	}
-	return len(lists) == 0
+	return pids, listed && readable
 }
 
 // childrenIn returns the children of this program.
@@ -153,17 +169,13 @@ func (r *reaper) reap(pids map[int]bool) {
 // start.
 func (r *reaper) zombies() map[int]bool {
 	dead := make(map[int]bool)
-	lists, _ := filepath.Glob("/proc/self/task/*/children")
-	for _, list := range lists {
-		children, _ := os.ReadFile(list)
-		for field := range bytes.FieldsSeq(children) {
-			pid, err := strconv.Atoi(string(field))
-			if err != nil || r.own.has(pid) {
-				continue
-			}
-			if _, ended := exitCode(unix.P_PID, pid, unix.WNOHANG); ended {
-				dead[pid] = true
-			}
+	children, _ := listedChildren()
+	for _, pid := range children {
+		if r.own.has(pid) {
+			continue
+		}
+		if _, ended := exitCode(unix.P_PID, pid, unix.WNOHANG); ended {
+			dead[pid] = true
 		}
 	}
 	return dead
