@@ -129,9 +129,9 @@ type Options struct {
 	Resume string
 
 	// OnState, if set, is called with each change of the state, in order and one call
-	// at a time. The first call is Connected. With Wait, calls with Connecting may come
-	// before it, one for each failed attempt that is followed by another one; if no session
-	// could be opened, they are the only calls. The last call is Failed: it comes exactly
+	// at a time. The first call is Connected, unless Wait is set: then calls with Connecting
+	// may come before it, one for each failed attempt that is followed by another one; if no
+	// session can be opened, they are the only calls. The last call is Failed: it comes exactly
 	// once, after [Client.Status] has changed and before Close returns. Calls and processes
 	// of the client fail at about that time, before or after it. If a call of OnState takes
 	// so long that more than 16 changes wait, the oldest of those are dropped, but never

@@ -185,7 +185,7 @@ func (p *Process) finish(kept bool) {
 func (p *Process) publish(e Event) {
 	switch e.Kind {
 	case Exited:
-		if p.end.exit.Kind == 0 { // a server that says it twice is not believed the second time
+		if p.end.exit.Kind == 0 { // if a server reports two exits, the first one counts
 			p.end.exit = e
 			close(p.end.exited)
 		}

@@ -73,8 +73,9 @@ const (
 // errors: neither the code nor the data tells them apart. tether's server uses the same texts.
 // Errors of tether's own methods have a reason instead.
 //
-// This table and connectionEnd are the only places of the client where a text of the server
-// decides what the client does. unreachable.go chooses only the words of messages by texts.
+// This file has all texts of exec-servers by which the client decides what to do: this table,
+// ServerError.OSError and connectionEnd. unreachable.go chooses only the words of messages by
+// texts, and dial.go recognizes HTTPS servers, which are no exec-servers, by theirs.
 var refusalTexts = []struct {
 	reason  string
 	matches func(text, part string) bool

@@ -338,8 +338,8 @@ func (s *session) wait(ctx context.Context, c call) (event, error) {
 	return e, nil
 }
 
-// dismiss ends the processes of an attempt in the background. If its output has ended, there are
-// none.
+// dismiss terminates an attempt in the background. If its output has ended, it does nothing:
+// processes that the command has left running on purpose live on.
 func (s *session) dismiss(a *attempt) {
 	if a != nil && !a.isOver() {
 		s.m.tasks.Go(a.terminate)
