@@ -54,7 +54,7 @@ func asNobody(t *testing.T) (theirs, mine string, ok bool) {
 	t.Helper()
 	const nobody = 65534
 	if os.Getenv(partEnv) == "" && os.Geteuid() != 0 {
-		need.CannotRun(t, "only root can become somebody else")
+		need.CannotRun(t, "only root can become another user")
 	}
 	if os.Getenv(partEnv) == "" {
 		base, err := os.MkdirTemp("", "files")

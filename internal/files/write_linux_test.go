@@ -62,7 +62,7 @@ func TestWriteFileInPlace(t *testing.T) {
 			binary.LittleEndian.PutUint32(value, version2)
 			return unix.Setxattr(path, "security.capability", value, 0)
 		},
-		"somebody's file in a sticky directory": func(path string) error {
+		"another user's file in a sticky directory": func(path string) error {
 			if err := os.Chmod(filepath.Dir(path), 0o777|os.ModeSticky); err != nil {
 				return err
 			}

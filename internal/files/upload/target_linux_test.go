@@ -86,7 +86,7 @@ func TestOwnerIsKept(t *testing.T) {
 func asNobody(t *testing.T, dir string, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		need.CannotRun(t, "only root can become somebody else")
+		need.CannotRun(t, "only root can become another user")
 	}
 	const nobody = 65534
 	if err := os.Chown(dir, nobody, nobody); err != nil {
