@@ -184,6 +184,18 @@ func (h Header) Check(fromClient, fragmented bool) error {
 func Mask(b []byte, mask [4]byte, offset int) {
 	half := bits.RotateLeft32(binary.LittleEndian.Uint32(mask[:]), -8*(offset&3))
 	key := uint64(half)<<32 | uint64(half)
+	words := max(0, len(b)-1) &^ 7
+	maskWords(b[:words], key)
+	for i := range b[words:] { // 1 to 8 bytes, so that the race detector sees a write into each payload
+		b[words+i] ^= byte(key >> (8 * i))
+	}
+}
+
+// maskWords masks b, whose length is a multiple of 8. With norace, because the race detector would
+// otherwise check each byte, which took a third of the time of large uploads in tests.
+//
+//go:norace
+func maskWords(b []byte, key uint64) {
 	for ; len(b) >= 32; b = b[32:] {
 		binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)^key)
 		binary.LittleEndian.PutUint64(b[8:], binary.LittleEndian.Uint64(b[8:])^key)
@@ -192,9 +204,6 @@ func Mask(b []byte, mask [4]byte, offset int) {
 	}
 	for ; len(b) >= 8; b = b[8:] {
 		binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)^key)
-	}
-	for i := range b {
-		b[i] ^= byte(key >> (8 * i))
 	}
 }
 
