@@ -29,8 +29,7 @@ const (
 // cableToServer returns a cable to a new server.
 func cableToServer(t *testing.T) *cable.Cable {
 	t.Helper()
-	c := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
-	return c
+	return tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 }
 
 // random makes a file of random bytes.
@@ -85,11 +84,14 @@ type transfer struct {
 	remoteTo bool
 	answer   string // the method whose answers carry blocks
 	blocks   int    // how many are answered before the copy is stopped
+	size     int    // of a file that is not complete then
 }
 
+// When its 5th block is answered, an upload has sent at most 8 MiB. When a download has got 48 blocks, in any order, those of
+// the first 8 MiB are among them: it reads up to 16 blocks ahead.
 var transfers = []transfer{
-	{"upload", true, "tether/upload/write", 8},
-	{"download", false, "fs/readBlock", 52},
+	{"upload", true, "tether/upload/write", 5, 9<<20 + 7},
+	{"download", false, "fs/readBlock", 48, 12<<20 + 7},
 }
 
 // args returns a command line that copies from one directory to another.
@@ -108,7 +110,7 @@ func TestCopyThroughCuts(t *testing.T) {
 		t.Run(tr.name, func(t *testing.T) {
 			b, line := newTestEnv(t), cableToServer(t)
 			from, to := filepath.Join(b.work, "file"), t.TempDir()
-			data := random(t, from, 12<<20+7)
+			data := random(t, from, tr.size)
 			line.On(cable.FromServer, cable.Answer(tr.answer).Nth(5), cable.SeverBefore)
 			line.On(cable.FromServer, cable.Answer(tr.answer).Nth(9), cable.SeverAfter)
 			line.On(cable.FromServer, cable.Answer("tether/upload/commit"), cable.SeverBefore)
@@ -128,7 +130,6 @@ func TestCopyThroughCuts(t *testing.T) {
 // A copy that was interrupted continues where it stopped, unless the source or the target has changed.
 func TestCopyResumes(t *testing.T) {
 	t.Parallel()
-	const size = 16<<20 + 7
 	for _, tr := range transfers {
 		for _, test := range []struct {
 			name    string
@@ -141,7 +142,7 @@ func TestCopyResumes(t *testing.T) {
 			{"not noticed yet", syscall.SIGINT, func(t *testing.T, line *cable.Cable, _, _ string) {
 				line.On(cable.FromServer, cable.Answer("initialize"), cable.Fail(wire.CodeSessionAttached, "attached"))
 			}, true},
-			{"source changed", syscall.SIGINT, func(t *testing.T, _ *cable.Cable, from, _ string) { random(t, from, size) }, false},
+			{"source changed", syscall.SIGINT, func(t *testing.T, _ *cable.Cable, from, _ string) { random(t, from, tr.size) }, false},
 			{"part changed", syscall.SIGINT, func(t *testing.T, _ *cable.Cable, _, to string) { spoilPart(t, to) }, false},
 			{"server restarted", syscall.SIGINT, func(t *testing.T, line *cable.Cable, _, _ string) {
 				line.Aim(tethertest.StartServer(t, server.Config{}).URL)
@@ -154,7 +155,7 @@ func TestCopyResumes(t *testing.T) {
 				t.Parallel()
 				b, line := newTestEnv(t), cableToServer(t)
 				from, to := filepath.Join(b.work, "file"), t.TempDir()
-				random(t, from, size)
+				random(t, from, tr.size)
 				stopCopy(t, b, line, tr, test.signal, from, to)
 				if _, err := os.Stat(filepath.Join(to, "file")); err == nil {
 					t.Error("an incomplete file is in its place")
@@ -165,7 +166,7 @@ func TestCopyResumes(t *testing.T) {
 				line.Mend()
 				got := b.tether(nil, tr.args(line.URL(), from, to)...)
 				resumed := copyEvents(t, got.stdout)["file"].Resumed
-				if got.code != 0 || test.resumes != (resumed >= 4<<20) {
+				if got.code != 0 || test.resumes != (resumed >= worthResuming) {
 					t.Errorf("%+v; resumed at %d", got, resumed)
 				}
 				data, err := os.ReadFile(from)
@@ -230,7 +231,7 @@ func TestCopyResumesAfterFailedConnection(t *testing.T) {
 			t.Parallel()
 			b, line := newTestEnv(t), cableToServer(t)
 			from, to := filepath.Join(b.work, "file"), t.TempDir()
-			data := random(t, from, 16<<20+7)
+			data := random(t, from, tr.size)
 			stopCopy(t, b, line, tr, syscall.SIGINT, from, to) // the line stays cut
 			if got := b.tether(nil, tr.args(line.URL(), from, to)...); got.code != exitError {
 				t.Errorf("without a connection: %+v", got)
@@ -294,13 +295,13 @@ func TestTreeCopyResumes(t *testing.T) {
 	t.Parallel()
 	b, line := newTestEnv(t), cableToServer(t)
 	tree, to := filepath.Join(b.work, "tree"), t.TempDir()
+	tr := transfer{"tree", true, "tether/upload/commit", 2, worthResuming + 3}
 	if err := os.Mkdir(tree, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		random(t, filepath.Join(tree, name), worthResuming+3)
+		random(t, filepath.Join(tree, name), tr.size)
 	}
-	tr := transfer{"tree", true, "tether/upload/commit", 2}
 	stopCopy(t, b, line, tr, syscall.SIGINT, tree, to)
 	line.Mend()
 	got := b.tether(nil, tr.args(line.URL(), tree, to, "--jobs", "1")...)
@@ -319,7 +320,7 @@ func TestCopyLosesItsSession(t *testing.T) {
 	t.Parallel()
 	b, line := newTestEnv(t), cableToServer(t)
 	from := filepath.Join(b.work, "file")
-	random(t, from, 8<<20)
+	random(t, from, 5<<20)
 	line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(3), cable.SeverBefore)
 	line.On(cable.FromServer, cable.Answer("initialize").OnLink(2), cable.Fail(-32600, "unknown session"))
 	got := b.tether(nil, "cp", "--url", line.URL(), from, ":"+t.TempDir())
@@ -384,9 +385,9 @@ func TestCopyRefused(t *testing.T) {
 
 const prepareRefused = `
 mkdir full closed both
-mount -t tmpfs -o size=8m tmpfs full
-head -c 12000000 /dev/urandom >big
-head -c 3000000 /dev/urandom >small
+mount -t tmpfs -o size=3m tmpfs full
+head -c 4500000 /dev/urandom >big
+head -c 1000000 /dev/urandom >small
 cp big small both
 echo secret >secret
 chmod 000 secret
@@ -463,14 +464,14 @@ func TestCopyOnATerminal(t *testing.T) {
 	b, s, line := newTestEnv(t), newTestTerminal(t), cableToServer(t)
 	t.Cleanup(s.leave)
 	from, to := filepath.Join(b.work, "file"), t.TempDir()
-	data := random(t, from, 12<<20)
-	line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(6), cable.CutBefore)
+	data := random(t, from, 6<<20)
+	line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(4), cable.CutBefore)
 	cmd := b.start(s, "cp", "--url", line.URL(), from, ":"+to)
 	if drawn := s.until("connection lost, reconnecting ("); !strings.Contains(drawn, "\r\x1b[2K"+"[") || strings.Contains(drawn, "\n") {
 		t.Errorf("drawn %q", drawn)
 	}
 	line.Mend()
-	s.until("\r\x1b[2K" + "1 file, 12MiB in ")
+	s.until("\r\x1b[2K" + "1 file, 6.0MiB in ")
 	s.until("; the connection was lost 1 time\r\n")
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 0 {
 		t.Errorf("ended with %v", cmd.ProcessState)
@@ -485,7 +486,7 @@ func TestConcurrentCopiesToOneTarget(t *testing.T) {
 		t.Run(tr.name, func(t *testing.T) {
 			b, line := newTestEnv(t), cableToServer(t)
 			from, to := filepath.Join(b.work, "file"), t.TempDir()
-			data := random(t, from, 8<<20)
+			data := random(t, from, 5<<20)
 			held := line.On(cable.FromServer, cable.Answer(tr.answer).Nth(3), cable.Hold)
 			first := b.command(tr.args(line.URL(), from, to)...)
 			var stderr bytes.Buffer
@@ -564,7 +565,7 @@ func TestInterruptedStandardInputIsNotKept(t *testing.T) {
 	held := line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(2), cable.Hold)
 	var stderr bytes.Buffer
 	cmd = b.command("fs", "put", "-q", "--url", line.URL(), "-", filepath.Join(to, "file"))
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(make([]byte, 2*worthResuming)), &stderr
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(make([]byte, worthResuming+1<<20)), &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
