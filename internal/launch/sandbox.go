@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/outlog"
@@ -61,7 +62,7 @@ func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc
 			s.command.unconfined = true
 			return s.log
 		}
-		return &judgedLog{Log: s.log, start: s, policy: prepared.Policy}
+		return &judgedLog{Log: s.log, command: s.command, policy: prepared.Policy, log: s.launcher.log}
 	})
 	return child, err
 }
@@ -94,14 +95,15 @@ func (c *Command) Denial() Denial { return c.denial }
 // A judgedLog decides about a denial before the exit is in the log.
 type judgedLog struct {
 	*outlog.Log
-	start  *start
-	policy *sandbox.Policy
+	command *Command // gets the denial
+	policy  *sandbox.Policy
+	log     *slog.Logger
 }
 
 // Exit implements proc.Sink.
 func (l *judgedLog) Exit(code int) {
 	if code != 0 {
-		l.start.command.denial = l.judge(code)
+		l.command.denial = l.judge(code)
 	}
 	l.policy = nil // frees the rules, which can be many
 	l.Log.Exit(code)
@@ -122,7 +124,7 @@ func (l *judgedLog) judge(code int) (d Denial) {
 		}
 	}
 	if err != nil {
-		l.start.launcher.log.Warn("cannot read all output of a failed command", "process", l.start.command.params.ProcessID, "err", err)
+		l.log.Warn("cannot read all output of a failed command", "process", l.command.params.ProcessID, "err", err)
 	}
 	if d.Denied {
 		d.Fact = l.explain(code)
