@@ -172,14 +172,7 @@ func Open(ctx context.Context, cfg Config) (*Listener, error) {
 }
 
 func openTCP(ctx context.Context, endpoint Endpoint, tlsConfig *tls.Config) (*Listener, error) {
-	// "tcp" would turn 0.0.0.0 into all addresses of both families.
-	network := "tcp"
-	if endpoint.Addr.Addr().Is4() {
-		network = "tcp4"
-	}
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
-	lc.SetMultipathTCP(false) // its sockets lack options that the keep-alive needs
-	inner, err := lc.Listen(ctx, network, endpoint.Addr.String())
+	inner, err := At(ctx, endpoint.Addr)
 	if err != nil {
 		return nil, listenError(endpoint, err)
 	}
@@ -191,6 +184,17 @@ func openTCP(ctx context.Context, endpoint Endpoint, tlsConfig *tls.Config) (*Li
 		l.Listener = tls.NewListener(inner, tlsConfig)
 	}
 	return l, nil
+}
+
+// At listens at an address, and at no address of the other family.
+func At(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
+	network := "tcp"
+	if addr.Addr().Is4() {
+		network = "tcp4" // "tcp" would turn 0.0.0.0 into all addresses of both families
+	}
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	lc.SetMultipathTCP(false) // its sockets lack options that the keep-alive needs
+	return lc.Listen(ctx, network, addr.String())
 }
 
 // openSocket creates a socket file that only this user can connect to, from the

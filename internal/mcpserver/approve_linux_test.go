@@ -284,6 +284,18 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
+// An IPv4 address opens no port for IPv6.
+func TestListenOnOneFamily(t *testing.T) {
+	l, err := Listen(t.Context(), "http://0.0.0.0:0", "token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if !strings.HasPrefix(l.URL, "http://0.0.0.0:") {
+		t.Errorf("listens at %s", l.URL)
+	}
+}
+
 func TestListen(t *testing.T) {
 	l, err := Listen(t.Context(), "http://localhost:0", "")
 	if err != nil || !strings.HasPrefix(l.URL, "http://127.0.0.1:") {

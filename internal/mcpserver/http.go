@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"syscall"
@@ -50,15 +49,14 @@ func Listen(ctx context.Context, address, token string) (*Listener, error) {
 	if err != nil || u.Scheme != "http" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" && u.Path != httpPath {
 		return nil, fmt.Errorf("%q is not http://IP:PORT", address)
 	}
-	at, err := netip.ParseAddrPort(strings.Replace(u.Host, "localhost:", "127.0.0.1:", 1))
+	at, err := listen.ParseURL("ws://" + u.Host)
 	if err != nil {
 		return nil, fmt.Errorf("%q is not http://IP:PORT", address)
 	}
-	if !at.Addr().Unmap().IsLoopback() && token == "" {
+	if at.Exposed() && token == "" {
 		return nil, fmt.Errorf("%s can be reached from other machines, and every client that reaches it can run commands: %w", address, ErrNoToken)
 	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", at.String())
+	l, err := listen.At(ctx, at.Addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%s is in use: another program listens there, choose another port", address)
 	}
