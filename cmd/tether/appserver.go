@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -28,13 +27,11 @@ type appServerFlags struct {
 	logLevel, logFormat choice
 }
 
-const appServerName = "app-server"
-
-// newAppServer is `tether app-server`. Its flags are only made if args name it.
-func newAppServer(args []string, stdin, stdout *os.File) *cobra.Command {
+// newAppServer is `tether app-server`.
+func newAppServer(stdin, stdout *os.File) *cobra.Command {
 	var flags appServerFlags
 	cmd := &cobra.Command{
-		Use:   appServerName + " [flags]",
+		Use:   "app-server [flags]",
 		Short: "Serve the process API of the Codex app-server",
 		Long: "Serve the process API of the Codex app-server: process/spawn, writeStdin, resizePty and kill.\n\n" +
 			"Commands run on this machine, unconfined, and end with the connection that started them.\n" +
@@ -53,9 +50,7 @@ func newAppServer(args []string, stdin, stdout *os.File) *cobra.Command {
 			return serveApp(cmd.Context(), listenCfg, newLog(stderr, flags.logLevel.value, flags.logFormat.value), stdin, stdout, stderr)
 		},
 	}
-	if slices.Contains(args, appServerName) {
-		flags.define(cmd)
-	}
+	flags.define(cmd)
 	return cmd
 }
 

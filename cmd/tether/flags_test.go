@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 )
@@ -53,7 +55,7 @@ func configOf(t *testing.T, args string) (listenCfg listen.Config, cfg server.Co
 	t.Helper()
 	var flags serveFlags
 	var stderr strings.Builder
-	cmd := newServe("serve", "", nil, nil, nil)
+	cmd := &cobra.Command{Use: "serve"}
 	flags.define(cmd)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(io.Discard)

@@ -116,7 +116,7 @@ type lazyCommand struct {
 // that needs the others (help, completion).
 func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 	serve := func(name, short string) lazyCommand {
-		return lazyCommand{name, func() *cobra.Command { return newServe(name, short, args, stdin, stdout) }}
+		return lazyCommand{name, func() *cobra.Command { return newServe(name, short, stdin, stdout) }}
 	}
 	groups := []commandGroup{
 		{"Run commands", []lazyCommand{
@@ -140,7 +140,7 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 		{"Serve", []lazyCommand{
 			serve("serve", "Serve clients on this machine"),
 			serve("exec-server", "The same as serve, under the name that the Codex CLI uses"),
-			{"app-server", func() *cobra.Command { return newAppServer(args, stdin, stdout) }},
+			{"app-server", func() *cobra.Command { return newAppServer(stdin, stdout) }},
 			{"bridge", func() *cobra.Command { return newBridge(stdin, stdout) }},
 			{"token", newToken},
 		}},

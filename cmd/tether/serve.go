@@ -8,7 +8,6 @@ import (
 	"log"
 	"log/slog"
 	"os"
-	"slices"
 	"syscall"
 	"time"
 
@@ -35,9 +34,8 @@ type serveFlags struct {
 	reference                    referenceFlags
 }
 
-// newServe is `tether serve` under either of its names. It has many flags, so they are
-// defined only if args name it.
-func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.Command {
+// newServe is `tether serve` under either of its names.
+func newServe(name, short string, stdin, stdout *os.File) *cobra.Command {
 	var flags serveFlags
 	cmd := &cobra.Command{
 		Use:   name + " [flags]",
@@ -59,9 +57,7 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 			return serve(cmd.Context(), listenCfg, cfg, stdin, stdout)
 		},
 	}
-	if slices.Contains(args, name) {
-		flags.define(cmd)
-	}
+	flags.define(cmd)
 	return cmd
 }
 
