@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -53,21 +52,16 @@ type Cable struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	conditions *conditions
+
 	mu       sync.Mutex
 	target   endpoint
 	refusing bool
-	thaw     [2]chan struct{} // by direction; closed unless the direction is frozen
-	latency  time.Duration
-	jitter   time.Duration
-	rate     int64 // bytes per second; 0: no limit
 	links    map[*link]struct{}
 	rules    []*Rule // replaced, never changed in place
 	upgrades []*Rule // the same
 	stats    Stats
 	changed  chan struct{} // closed and replaced when a connection opens or ends
-
-	diceMu sync.Mutex
-	dice   *rand.Rand
 }
 
 // Lay starts a cable. It ends with ctx or Close.
@@ -83,11 +77,7 @@ func Lay(ctx context.Context, cfg Config) (*Cable, error) {
 	c := &Cable{
 		cfg: cfg, url: url, ln: ln, target: target,
 		links: make(map[*link]struct{}), changed: make(chan struct{}),
-		dice: rand.New(rand.NewPCG(cfg.Seed, 0)),
-	}
-	for d := range c.thaw {
-		c.thaw[d] = make(chan struct{})
-		close(c.thaw[d])
+		conditions: newConditions(cfg.Seed),
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.wg.Go(c.accept) // ends with the listener
@@ -244,35 +234,15 @@ func (c *Cable) all() []*link {
 // Freeze stops forwarding without closing anything, in the given directions or in
 // both: the ends see a silent peer. New connections are accepted and stay silent.
 func (c *Cable) Freeze(directions ...Direction) {
-	c.mu.Lock()
-	frozen := false
-	for _, d := range both(directions) {
-		if isClosed(c.thaw[d]) {
-			c.thaw[d] = make(chan struct{})
-			frozen = true
-		}
-	}
-	if frozen {
-		c.stats.Freezes++
-	}
-	c.mu.Unlock()
-	if frozen {
+	if c.conditions.freeze(both(directions)) {
+		c.count(func(s *Stats) { s.Freezes++ })
 		c.notice(WasFrozen, 0, "")
 	}
 }
 
 // Thaw forwards everything that was held back, and everything that follows.
 func (c *Cable) Thaw(directions ...Direction) {
-	c.mu.Lock()
-	thawed := false
-	for _, d := range both(directions) {
-		if !isClosed(c.thaw[d]) {
-			close(c.thaw[d])
-			thawed = true
-		}
-	}
-	c.mu.Unlock()
-	if thawed {
+	if c.conditions.thaw(both(directions)) {
 		c.notice(WasThawed, 0, "")
 	}
 }
@@ -314,17 +284,13 @@ func (c *Cable) HalfClose(from Direction) {
 // SetLatency delays everything that is sent from now on by latency, plus or minus
 // jitter. The order is kept, and the throughput does not change.
 func (c *Cable) SetLatency(latency, jitter time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.latency, c.jitter = latency, jitter
+	c.conditions.setLatency(latency, jitter)
 }
 
 // SetRate limits each direction of each connection to the given rate; 0 removes the
 // limit.
 func (c *Cable) SetRate(bytesPerSecond int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rate = max(bytesPerSecond, 0)
+	c.conditions.setRate(bytesPerSecond)
 }
 
 // Inject sends a message that no peer has sent, on the newest connection, after
@@ -353,24 +319,6 @@ func (c *Cable) newest(from Direction) *line {
 		return nil
 	}
 	return newest.lines[from]
-}
-
-// lag is the current delay of a message.
-func (c *Cable) lag() time.Duration {
-	c.mu.Lock()
-	latency, jitter := c.latency, c.jitter
-	c.mu.Unlock()
-	if jitter > 0 {
-		latency += time.Duration((2*c.roll() - 1) * float64(jitter))
-	}
-	return max(latency, 0)
-}
-
-// roll returns a random number, at least 0 and below 1.
-func (c *Cable) roll() float64 {
-	c.diceMu.Lock()
-	defer c.diceMu.Unlock()
-	return c.dice.Float64()
 }
 
 func (c *Cable) notice(kind EventKind, link int, detail string) {

@@ -30,7 +30,7 @@
 // frames. Only the opening request is changed: it names the target's host, and offers
 // no extension, because a compressed message could not be read.
 //
-// Where a change belongs: cable.go has the cable and its faults; link.go one connection,
+// Where a change belongs: cable.go has the cable and its faults; conditions.go freezing, latency and rate; link.go one connection,
 // line.go one direction of it, frame.go its frames; message.go, match.go, action.go and
 // rule.go the rules; upgrade.go the opening request; schedule.go faults at regular times;
 // endpoint.go addresses; event.go and log.go events, counters and traces.

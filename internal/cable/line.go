@@ -67,7 +67,7 @@ func newLine(l *link, from Direction, in *bufio.Reader, out net.Conn) *line {
 // severed.
 func (l *line) push(it item) bool {
 	it.came = time.Now()
-	it.due = it.came.Add(l.link.c.lag())
+	it.due = it.came.Add(l.link.c.conditions.lag())
 	for {
 		if l.link.isSevered() {
 			return false
@@ -286,7 +286,7 @@ func (l *line) send(b []byte) bool {
 		if l.muted.Load() {
 			return false
 		}
-		rate := l.link.c.pace()
+		rate := l.link.c.conditions.currentRate()
 		n := len(b)
 		if rate > 0 {
 			n = int(min(int64(n), max(rate/rateSteps, 1)))
@@ -318,27 +318,17 @@ func (l *line) send(b []byte) bool {
 // awaitThaw waits while this direction is frozen. It reports false if the link was
 // severed.
 func (l *line) awaitThaw() bool {
-	c := l.link.c
-	c.mu.Lock()
-	thaw := c.thaw[l.from]
-	c.mu.Unlock()
 	select {
 	case <-l.link.severed:
 		return false
 	default:
 	}
 	select {
-	case <-thaw:
+	case <-l.link.c.conditions.thawed(l.from):
 		return true
 	case <-l.link.severed:
 		return false
 	}
-}
-
-func (c *Cable) pace() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.rate
 }
 
 // releaseLater releases the oldest message that a rule holds, after d, unless the

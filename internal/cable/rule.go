@@ -170,7 +170,7 @@ func (r *Rule) count() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen++
-	if !r.match.due(r.seen, r.claimed, r.c.roll) {
+	if !r.match.due(r.seen, r.claimed, r.c.conditions.roll) {
 		return false
 	}
 	r.claimed++
