@@ -209,26 +209,30 @@ func TestCut(t *testing.T) {
 // The published schema has the descriptions and defaults, and only the parameters that the client
 // can use.
 func TestSchemas(t *testing.T) {
-	properties := func(r *rig, tool string) map[string]map[string]any {
+	// Each rig ends before the next one counts the open files.
+	properties := func(change func(*Config), answer func(*mcp.ElicitParams) *mcp.ElicitResult, tool string) (found map[string]map[string]any) {
 		t.Helper()
-		list, err := r.session.ListTools(tethertest.Within(t), nil)
-		if err != nil || len(list.Tools) != 8 {
-			t.Fatalf("%v, %v", list, err)
-		}
-		for _, tl := range list.Tools {
-			var schema struct {
-				Properties map[string]map[string]any
+		t.Run(tool, func(t *testing.T) {
+			list, err := newRig(t, change, answer).session.ListTools(tethertest.Within(t), nil)
+			if err != nil || len(list.Tools) != 8 {
+				t.Fatalf("%v, %v", list, err)
 			}
-			raw, _ := json.Marshal(tl.InputSchema)
-			if tl.Name == tool && json.Unmarshal(raw, &schema) == nil {
-				return schema.Properties
+			for _, tl := range list.Tools {
+				var schema struct {
+					Properties map[string]map[string]any
+				}
+				raw, _ := json.Marshal(tl.InputSchema)
+				if tl.Name == tool && json.Unmarshal(raw, &schema) == nil {
+					found = schema.Properties
+					return
+				}
 			}
-		}
-		t.Fatalf("no %s", tool)
-		return nil
+			t.Fatalf("no %s", tool)
+		})
+		return found
 	}
 	answers := says("decline", "")
-	asks := properties(newRig(t, confined(granular), answers), "exec_command")
+	asks := properties(confined(granular), answers, "exec_command")
 	for name, value := range map[string]any{"tty": false, "yield_time_ms": 10000.0, "max_output_tokens": 10000.0, "sandbox_permissions": "use_default", "login": true} {
 		if p := asks[name]; p["default"] != value || p["description"] == "" {
 			t.Errorf("%s: %v", name, p)
@@ -237,12 +241,15 @@ func TestSchemas(t *testing.T) {
 	if asks["yield_time_ms"]["type"] != "integer" || asks["justification"] == nil || asks["environment_id"] != nil {
 		t.Errorf("%v", asks)
 	}
-	for _, r := range []*rig{newRig(t, confined(unifiedexec.Policy{}), answers), newRig(t, confined(granular), nil), newRig(t, nil, answers)} {
-		if p := properties(r, "exec_command"); p["justification"] != nil || p["sandbox_permissions"] != nil || p["cmd"] == nil {
+	for _, r := range []struct {
+		change func(*Config)
+		answer func(*mcp.ElicitParams) *mcp.ElicitResult
+	}{{confined(unifiedexec.Policy{}), answers}, {confined(granular), nil}, {nil, answers}} {
+		if p := properties(r.change, r.answer, "exec_command"); p["justification"] != nil || p["sandbox_permissions"] != nil || p["cmd"] == nil {
 			t.Errorf("%v", p)
 		}
 	}
-	if p := properties(newRig(t, nil, nil), "write_stdin"); p["yield_time_ms"]["default"] != 250.0 || p["chars"]["default"] != "" {
+	if p := properties(nil, nil, "write_stdin"); p["yield_time_ms"]["default"] != 250.0 || p["chars"]["default"] != "" {
 		t.Errorf("%v", p)
 	}
 }
