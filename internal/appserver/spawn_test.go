@@ -48,7 +48,7 @@ func TestAnswerComesFirst(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
 	c := f.connect()
-	const rounds = 1000
+	rounds := tethertest.Scaled(200, 1000)
 	for i := range rounds {
 		c.Ask("process/spawn", c.spawnParams(fmt.Sprint(i), j{"streamStdoutStderr": i%2 == 0, "tty": i%10 == 5}, "echo", "x"))
 	}
@@ -95,7 +95,7 @@ func TestHandles(t *testing.T) {
 	c.exited("d")
 
 	for _, options := range []j{nil, {"streamStdoutStderr": true}, {"tty": true}} {
-		for range 200 {
+		for range tethertest.Scaled(40, 200) {
 			c.spawn("d", options, "true")
 			c.exited("d")
 		}
@@ -212,7 +212,7 @@ func TestTimeouts(t *testing.T) {
 	if e := c.exited("zero tty"); e.ExitCode != 124 {
 		t.Errorf("got %+v", e)
 	}
-	for range 200 { // however fast the command is
+	for range tethertest.Scaled(40, 200) { // however fast the command is
 		c.spawn("zero", j{"timeoutMs": 0}, "true")
 		if e := c.exited("zero"); e.ExitCode != 124 {
 			t.Fatalf("got %+v", e)
@@ -295,7 +295,7 @@ func TestSmallCaps(t *testing.T) {
 	if e := c.exited("s"); e.StdoutCapReached || e.StderrCapReached {
 		t.Errorf("without output: %+v", e)
 	}
-	for range 300 { // the only delta never gets lost at the end
+	for range tethertest.Scaled(50, 300) { // the only delta never gets lost at the end
 		c.sh("s", j{"outputBytesCap": 0, "streamStdoutStderr": true}, "printf abc; printf abc >&2")
 		c.nextDelta("s")
 		c.nextDelta("s")

@@ -15,7 +15,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// Five hundred processes at once on one connection: some are killed, some get
+// A hundred processes at once, or five hundred in make soak, on one connection: some are killed, some get
 // input, some have exited. Then the connection ends, and everything must be gone.
 func TestStress(t *testing.T) {
 	f := start(t, nil)
@@ -28,7 +28,7 @@ func TestStress(t *testing.T) {
 	nothingLeft := tethertest.NothingLeft(t)
 	goroutines := runtime.NumGoroutine()
 
-	const count = 500
+	count := tethertest.Scaled(100, 500)
 	random := rand.New(rand.NewPCG(6, 500))
 	mark := fmt.Sprintf("%d.%d", 1000+os.Getpid(), random.IntN(1e6)) // a number of seconds that no other process sleeps
 	c := f.connect()
