@@ -40,10 +40,10 @@ check: ## format, vet for each platform, lint
 # The race detector makes each program wait a second before it exits, in case of late reports.
 test-unit soak: export GORACE=atexit_sleep_ms=0
 test-unit: ## tests beside the code and CLI scripts, with the race detector
-	go test -race -parallel 4 -timeout $(TIMEOUT) ./...
+	go test -race -vet=off -parallel 4 -timeout $(TIMEOUT) ./...
 
 test-interop: build ## compare bin/tether with the recorded reference, and run the real client through it
-	@scripts/with-reference --optional go test -tags interop -count 1 -parallel 4 -timeout $(TIMEOUT) ./interop
+	@scripts/with-reference --optional go test -tags interop -vet=off -count 1 -parallel 4 -timeout $(TIMEOUT) ./interop
 
 interop: build ## compare bin/tether and the recording with the live reference
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(TIMEOUT) ./interop -live
