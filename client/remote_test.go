@@ -16,7 +16,7 @@ func TestRemote(t *testing.T) {
 	t.Parallel()
 	owner, other, _ := twoClients(t)
 	// Not "read b": a shell that gets a signal right before it reads runs its trap after the read.
-	cmd := sh(`stty -echo; trap 'echo hup' HUP; read a; echo "got $a"; stty size; while :; do sleep 0.05; done`)
+	cmd := sh(`stty -echo; trap 'echo signalled' USR1; read a; echo "got $a"; stty size; while :; do sleep 0.05; done`)
 	cmd.TTY = true
 	p := start(t, owner, cmd)
 	r := other.Remote(owner.PublicID(), p.ID())
@@ -32,10 +32,10 @@ func TestRemote(t *testing.T) {
 		t.Error(err)
 	}
 	awaitText(t, o, "11 22")
-	if err := r.Signal(tethertest.Within(t), "hup"); err != nil {
+	if err := r.Signal(tethertest.Within(t), "usr1"); err != nil {
 		t.Error(err)
 	}
-	awaitText(t, o, "hup")
+	awaitText(t, o, "signalled")
 	if running, err := r.Terminate(tethertest.Within(t)); !running || err != nil {
 		t.Errorf("Terminate: %t, %v", running, err)
 	}
