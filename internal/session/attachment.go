@@ -22,9 +22,9 @@ const (
 // A Peer is the connection that is attached to a session. The connection calls the
 // session too: see StartAnswered and BeginPush.
 type Peer interface {
-	// Push pushes the events of p after number after, from now on. They follow every
-	// answer that was given before. If paced, only a limited amount is pushed until
-	// the client has processed the last of these answers.
+	// Push pushes the events of p whose numbers are above after, from now on. They
+	// follow every answer that was given before. If paced, only a limited amount is
+	// pushed until the client has processed the last of these answers.
 	Push(p *Process, after uint64, paced bool)
 
 	// Alive reports whether the peer is alive. It has until the end of ctx to prove
@@ -53,9 +53,11 @@ type Attachment struct {
 	ctx     context.Context // ends at detach or with the session; its cause says why
 	cancel  context.CancelCauseFunc
 	ready   chan struct{} // closed when notifications and requests may be sent to the client
-	resumed bool          // the events of a process are pushed once the client has read it
+	resumed bool          // the events of a process are pushed once the client has read it, or after quiet
 
-	quiet *time.Timer // pushes the processes that the client has not read; nil unless resumed. Guarded by the session
+	// quiet calls pushAll; nil unless resumed and initialized. The session's lock
+	// guards it.
+	quiet *time.Timer
 }
 
 // Context ends when the peer loses the session; its cause says why.
@@ -75,7 +77,7 @@ func (h *holder) left(now time.Time) time.Duration { return h.ttl - now.Sub(h.de
 
 func (h *holder) expired(now time.Time) bool { return h.attachment == nil && h.left(now) <= 0 }
 
-func (h *holder) stop() {
+func (h *holder) stopExpiry() {
 	if h.expiry != nil {
 		h.expiry.Stop()
 	}
@@ -86,14 +88,15 @@ func (s *Session) attachLocked(peer Peer, resumed bool) *Attachment {
 	a := &Attachment{Session: s, peer: peer, resumed: resumed, ready: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancelCause(s.ctx)
 	s.holder.attachment = a
-	s.holder.stop()
+	s.holder.stopExpiry()
 	s.retention.resume(time.Now())
 	s.scheduleForgetLocked()
 	return a
 }
 
 // Resume attaches peer to a session. If another peer is attached and proves to be
-// alive, it keeps the session; otherwise it is evicted.
+// alive, the other keeps the session, and the error is ErrAttached. If the other does
+// not prove it, it is evicted.
 func (t *Table) Resume(ctx context.Context, id string, peer Peer) (*Attachment, error) {
 	for {
 		t.mu.Lock()
@@ -107,8 +110,8 @@ func (t *Table) Resume(ctx context.Context, id string, peer Peer) (*Attachment, 
 			s.endAndUnlock()
 			return nil, fmt.Errorf("%w %s", ErrUnknownSession, id)
 		}
-		holder := s.holder.attachment
-		if holder == nil {
+		other := s.holder.attachment
+		if other == nil {
 			a := s.attachLocked(peer, true)
 			s.mu.Unlock()
 			return a, nil
@@ -116,7 +119,7 @@ func (t *Table) Resume(ctx context.Context, id string, peer Peer) (*Attachment, 
 		s.mu.Unlock()
 
 		probe, cancel := context.WithTimeout(ctx, probeTime)
-		alive := holder.peer.Alive(probe)
+		alive := other.peer.Alive(probe)
 		cancel()
 		if alive {
 			return nil, fmt.Errorf("session %s %w", id, ErrAttached)
@@ -125,12 +128,12 @@ func (t *Table) Resume(ctx context.Context, id string, peer Peer) (*Attachment, 
 			return nil, context.Cause(ctx)
 		}
 		s.log.Info("a new connection takes over from one that does not answer")
-		holder.detach(ErrResumed)
-		holder.peer.Evict(ErrResumed)
+		other.detach(ErrResumed)
+		other.peer.Evict(ErrResumed)
 	}
 }
 
-// Detach detaches the peer from the session: its time to live begins.
+// Detach detaches the peer from the session: the session's time to live begins.
 func (a *Attachment) Detach() { a.detach(context.Canceled) }
 
 func (a *Attachment) detach(why error) {
@@ -152,7 +155,7 @@ func (a *Attachment) detach(why error) {
 	}
 }
 
-// Initialized is called once, when a client is ready for notifications.
+// Initialized is called once, when the client is ready for notifications and requests.
 func (a *Attachment) Initialized() {
 	close(a.ready)
 	s := a.Session
@@ -191,14 +194,15 @@ func (a *Attachment) claimLocked(p *Process) bool {
 }
 
 // StartAnswered is called when the start of a process was just answered. It reports
-// whether the peer has to push the events of p after number after. If the client has
-// lost its connection since, its next connection reads them, or pushAll pushes them.
+// whether the peer has to push the events of p whose numbers are above after. If the
+// client has changed to another connection since, that one reads them, or its pushAll
+// pushes them.
 func (a *Attachment) StartAnswered(p *Process) (after uint64, push bool) {
 	s := a.Session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := s.holder.attachment; now != nil && now != a && now.quiet != nil {
-		now.quiet.Reset(resumeQuiet)
+		now.quiet.Reset(resumeQuiet) // its pushAll may have run before p had started
 	}
 	return p.missingLocked(), a.claimLocked(p)
 }
@@ -234,7 +238,7 @@ func (s *Session) tell(method string, params any) {
 	}
 }
 
-// current is the attachment of the client; nil if none is attached.
+// current is the present attachment; nil if no peer is attached.
 func (s *Session) current() *Attachment {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,11 @@
 //     attached, until the session's time to live is over.
 //   - Output stays until the client has got it. A closed process can still be read for
 //     a while; time without a client does not count.
-//   - A start, write or signal that a client sends again after a lost answer takes
-//     effect once.
+//   - One connection is attached at a time. If a second one asks for the session, the
+//     first keeps it if it proves to be alive, and is evicted otherwise.
+//   - If a client sends a request again after a lost answer, the request takes effect
+//     once: a write always, a start that is marked as a retry, and a signal or an end
+//     of input that has an id.
 //   - End returns when nothing is left of what the session started.
 //
 // A session knows no connection. It calls a [Peer] for six things: to push the events
@@ -17,9 +20,12 @@
 // evict it when it has lost the session.
 //
 // Where a change belongs: table.go has the sessions of a server; session.go the
-// session and its end; attachment.go the attached peer, resuming, and where pushing
-// begins; start.go the start of a process; process.go the other requests about a
-// process; read.go process/read; retention.go when a process is forgotten; writes.go
-// writes and actions that take effect once; errors.go errors and limits. How a command
-// is started is in package launch, how its output is kept in package outlog.
+// session and its end; attachment.go the attached peer, the second connection that
+// resumes, and where pushing begins; start.go the processes of a session, the start of
+// one, and a start that is repeated ([launch.Same] compares it with the first);
+// process.go the other requests about a process; read.go process/read; retention.go
+// how long a closed process is kept; writes.go which writes, signals and ends of input
+// are remembered as done; errors.go the errors, and the limits on sessions, processes
+// and observers. How a command is started is in package launch, how its output is kept
+// in package outlog.
 package session

@@ -7,7 +7,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Conditions that callers distinguish.
+// Conditions that callers distinguish. A text without a subject follows the id that it
+// is about.
 var (
 	ErrUnknownSession = errors.New("unknown session id")
 	ErrAttached       = errors.New("is already attached to another connection")
@@ -26,7 +27,7 @@ var (
 	ErrOnceReused   = errors.New("was used before for something else")
 )
 
-// Limits: every table of a session is bounded.
+// Limits of a server and of its sessions. Other limits stand where they are used.
 const (
 	MaxSessions  = 10_000
 	MaxProcesses = 4096 // per session, including closed processes that are kept or have left children running

@@ -27,18 +27,18 @@ type Process struct {
 	startErr error         // why it failed; set before started is closed
 
 	// Guarded by the session.
-	child     *proc.Process // nil while it is starting
-	cancelled bool          // terminated while it was starting
-	pusher    *Attachment   // the attachment whose peer pushes its events
-	known     uint64        // the client is known to have the events up to here
-	closeSent bool          // the close was sent, or acknowledged by a client that acknowledges
-	observers int
+	child          *proc.Process // nil while it is starting
+	cancelled      bool          // terminated while it was starting
+	pusher         *Attachment   // the attachment whose peer pushes its events
+	known          uint64        // the client is known to have the events up to here
+	observers      int
+	closeDelivered bool // the close was sent or, if the client acknowledges, acknowledged
 
 	writes writes
 }
 
-// missingLocked is the number after which the client may lack events that are still
-// kept.
+// missingLocked returns the number above which the client may lack events. Of those up
+// to it, the client has each one, or the log has dropped it.
 func (p *Process) missingLocked() uint64 { return max(p.known, p.Log.Stats().First-1) }
 
 // Ack records that the client has the events of a process up to seq.
@@ -68,8 +68,8 @@ func (s *Session) Find(id string) (*Process, error) {
 	return p, nil
 }
 
-// Terminate ends a process and reports whether it was running. own says whether the
-// session's own client asked for it.
+// Terminate ends a process and reports whether it was running, or starting. own says
+// whether the session's own client asked for it.
 func (s *Session) Terminate(id string, own bool) (running bool) {
 	s.mu.Lock()
 	p := s.processes.byID[id]
@@ -78,15 +78,16 @@ func (s *Session) Terminate(id string, own bool) (running bool) {
 		s.mu.Unlock()
 		return true
 	}
-	if p != nil && p.closeSent && own {
-		p.known = p.Log.State().Next - 1 // a client that terminates it now has seen the end
+	if p != nil && p.closeDelivered && own {
+		p.known = p.Log.State().Next - 1 // a client that terminates a closed process has seen its end
 	}
 	s.mu.Unlock()
 	return p != nil && p.child.Terminate()
 }
 
 // Signal sends a signal to the process group of a process; with a once id, only
-// once per id. If the process has ended, or is still starting, it does nothing.
+// once per id. If the process has ended, is still starting, or is unknown, Signal does
+// nothing.
 func (s *Session) Signal(id string, sig syscall.Signal, once *string) error {
 	p, err := s.Find(id)
 	if err != nil {
@@ -150,12 +151,12 @@ func (s *Session) Write(w *wire.WriteParams, done func(status string, err error)
 // An Observation gives another client access to the events of a process.
 type Observation struct {
 	Process *Process
-	After   uint64
+	After   uint64 // it begins with the event after this number
 	once    sync.Once
 }
 
-// Observe begins an observation of a process after number after, or from the oldest
-// event that is kept.
+// Observe begins an observation of the events whose numbers are above after; nil: of
+// all events that are kept.
 func (s *Session) Observe(id string, after *uint64) (*Observation, error) {
 	p, err := s.Find(id)
 	if err != nil {
@@ -186,14 +187,14 @@ func (o *Observation) End() {
 	})
 }
 
-// A Listed process is its description in a list, and the child itself.
+// A Listed is a process in a list: its description, its child and its log.
 type Listed struct {
 	Info  wire.ProcessInfo
 	Child *proc.Process
 	Log   *outlog.Log
 }
 
-// Listed describes one process, without its usage.
+// Listed describes one process, without its CPU time and memory.
 func (p *Process) Listed() Listed {
 	p.session.mu.Lock()
 	defer p.session.mu.Unlock()
@@ -202,7 +203,8 @@ func (p *Process) Listed() Listed {
 
 func (p *Process) listedLocked() Listed { return Listed{p.infoLocked(), p.child, p.Log} }
 
-// Processes describes the processes of the session, without their usage.
+// Processes describes the processes of the session that have started, without their CPU
+// time and memory.
 func (s *Session) Processes() []Listed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +219,10 @@ func (s *Session) Processes() []Listed {
 
 func (p *Process) infoLocked() wire.ProcessInfo {
 	state, stats := p.Log.State(), p.Log.Stats()
-	sent := max(stats.Sent, stats.Released) // a client that acknowledges was sent more than it has acknowledged
+	// Sent can be below Released: a new connection may be sent old events again, and
+	// keepNewest releases events that were never sent. If the client acknowledges,
+	// Released can be below Sent.
+	sent := max(stats.Sent, stats.Released)
 	info := wire.ProcessInfo{
 		SessionID: p.session.Public, ProcessID: p.ID, Argv: shortArgv(p.params.Argv), Cwd: p.params.Cwd.String(),
 		PID: p.child.Pid(), TTY: p.params.TTY, StartedAtMs: p.child.StartedAt().UnixMilli(),

@@ -67,7 +67,7 @@ func TestCallsWhileStarting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.settle(p, child, nil); !errors.Is(err, ErrStartCancelled) || err.Error() != "process p start was cancelled" {
+	if err := s.finishStart(p, child, nil); !errors.Is(err, ErrStartCancelled) || err.Error() != "process p start was cancelled" {
 		t.Errorf("cancelled start: %v", err)
 	}
 	if _, running := child.Exited(); !running {
@@ -103,7 +103,7 @@ func TestRetryWaitsForTheFirstStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.settle(p, child, nil); err != nil {
+	if err := s.finishStart(p, child, nil); err != nil {
 		t.Fatal(err)
 	}
 	if <-got != p {
@@ -223,7 +223,7 @@ func TestEndWaitsForACancelledStart(t *testing.T) {
 	settled := make(chan struct{})
 	go func() {
 		defer close(settled)
-		s.settle(p, child, nil)
+		s.finishStart(p, child, nil)
 	}()
 	<-ended
 	s.End()

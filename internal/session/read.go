@@ -19,10 +19,10 @@ const (
 	// pushed, and the reference client cannot take much in one piece.
 	firstReadBytes = 64 << 10
 
-	// unboundedReadBytes limits a read without a limit of its own.
-	unboundedReadBytes = 1 << 20
+	// defaultReadBytes limits a read if the client sets no limit.
+	defaultReadBytes = 1 << 20
 
-	// maxReadBytes limits a read with a larger limit of its own.
+	// maxReadBytes is the largest limit that a client can set.
 	maxReadBytes = 16 << 20
 
 	// maxReadEntries limits every read.
@@ -37,10 +37,10 @@ type Read struct {
 
 	attachment *Attachment
 	bounded    bool // the client set a limit
-	limit      int
+	limit      int  // of the bytes of output
 }
 
-// A Page is the result of a Read.
+// A Page describes the process in the answer to a Read.
 type Page struct {
 	Next     uint64
 	Exited   bool
@@ -54,7 +54,7 @@ func (a *Attachment) Read(p *wire.ReadParams) (*Read, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Read{Process: process, attachment: a, limit: unboundedReadBytes}
+	r := &Read{Process: process, attachment: a, limit: defaultReadBytes}
 	if p.AfterSeq != nil {
 		r.After = min(*p.AfterSeq, math.MaxUint64-1) // so that After+1 does not overflow
 	}
@@ -72,7 +72,8 @@ func (a *Attachment) Read(p *wire.ReadParams) (*Read, error) {
 const maxWait = 365 * 24 * time.Hour
 
 // noteKnown concludes from the position of the read that the client has all events
-// before it. It also limits the first read after a resume.
+// before it. If it is the first read of the process after a resume, noteKnown also
+// limits it, and postpones pushAll.
 func (r *Read) noteKnown() {
 	a, p := r.attachment, r.Process
 	s := a.Session
@@ -95,7 +96,7 @@ func (r *Read) MaxBytes() int { return max(r.limit, outlog.MaxEntry) }
 // Limit limits the answer to n bytes of output, but at least one event.
 func (r *Read) Limit(n int) { r.limit = min(r.limit, n) }
 
-// Small reports whether at most the given number of events and bytes has to be
+// Small reports whether there are at most the given numbers of events and bytes to
 // read.
 func (r *Read) Small(events uint64, bytes int) bool {
 	haveEvents, haveBytes := r.Process.Log.Pending(r.After)
@@ -106,9 +107,9 @@ func (r *Read) Small(events uint64, bytes int) bool {
 func (r *Read) Ready() bool { return r.Wait == 0 || r.Process.Log.Ready(r.After) }
 
 // Await calls answer once: when the read can be answered, when the client's waiting
-// time is over, or with an error when ctx ends. urgent says that a small event has
-// just arrived and that answer may take a moment to deliver it. Otherwise locks may
-// be held, and answer must return at once.
+// time is over, or with an error when ctx ends. If urgent, a small event has just
+// arrived, and answer may take a moment to deliver it. If not, locks may be held, and
+// answer must return at once.
 func (r *Read) Await(ctx context.Context, answer func(urgent bool, err error)) {
 	w := &waiter{answer: answer}
 	log := r.Process.Log
@@ -117,8 +118,8 @@ func (r *Read) Await(ctx context.Context, answer func(urgent bool, err error)) {
 			w.end(urgent, nil)
 		}
 	}))
-	detached := context.AfterFunc(ctx, func() { w.end(false, context.Cause(ctx)) })
-	w.onEnd(func() { detached() })
+	unwatch := context.AfterFunc(ctx, func() { w.end(false, context.Cause(ctx)) })
+	w.onEnd(func() { unwatch() })
 	timer := time.AfterFunc(r.Wait, func() { w.end(false, nil) })
 	w.onEnd(func() { timer.Stop() })
 	if log.Ready(r.After) { // an event may have arrived before the listener was registered
@@ -135,7 +136,7 @@ type waiter struct {
 	stops []func() // each ends the wait for one of the events
 }
 
-// onEnd adds a function that is called at the end.
+// onEnd adds a function that is called at the end; if that is over, at once.
 func (w *waiter) onEnd(stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,6 +147,7 @@ func (w *waiter) onEnd(stop func()) {
 	stop()
 }
 
+// end ends the wait and answers, if this is the first event.
 func (w *waiter) end(urgent bool, err error) {
 	w.mu.Lock()
 	if w.ended {
@@ -161,12 +163,12 @@ func (w *waiter) end(urgent bool, err error) {
 	w.answer(urgent, err)
 }
 
-// forgotten is the answer to a read of a process that was forgotten meanwhile.
+// forgotten is the error of a read if the process was forgotten meanwhile.
 func (r *Read) forgotten() error { return fmt.Errorf("%w %s", ErrUnknownProcess, r.Process.ID) }
 
 // Collect passes the output to visit and returns the description of the process for
-// the answer. If the answer does not contain all output, it describes the process
-// as of the end of the answer.
+// the answer. If the client set no limit and the answer does not contain all output,
+// the process is described as of the end of the answer.
 func (r *Read) Collect(visit func(outlog.Entry)) (Page, error) {
 	var (
 		log    = r.Process.Log
@@ -204,7 +206,8 @@ func (r *Read) Collect(visit func(outlog.Entry)) (Page, error) {
 }
 
 // page describes the process before the event with number next, which is the first
-// that was not read.
+// that was not read. If the client set a limit and got output, page describes the
+// process as it is now, but Next follows the last output that the client got.
 func (r *Read) page(next, last uint64, taken int) Page {
 	state := r.Process.Log.StateAt(max(next, 1))
 	if r.bounded && taken > 0 {
@@ -215,7 +218,7 @@ func (r *Read) page(next, last uint64, taken int) Page {
 }
 
 // BeginPush reports whether this is the first answer about the process since a resume.
-// Then the peer has to queue the answer and push the events after it. If paced, the
+// If so, the peer has to queue the answer and push the events after it. If paced, the
 // client can take only a limited amount before it has processed the answer. A client
 // that acknowledges needs no pacing: it reads again what it could not take.
 func (r *Read) BeginPush() (push, paced bool) {

@@ -3,11 +3,12 @@ package session
 import "time"
 
 const (
-	// keepClosed is how long a process can still be read after its close was sent.
+	// keepClosed is how long a process can still be read after its close was
+	// delivered: sent or, to a client that acknowledges, acknowledged.
 	keepClosed = 30 * time.Second
 
 	// confirmInterval is how often HeardSince is called again if the peer has been
-	// silent since the close was sent: the close may be lost.
+	// silent since the close was delivered: a close that was sent may be lost.
 	confirmInterval = 5 * time.Second
 
 	// keepResumed is the least time that a client has to read a closed process
@@ -16,24 +17,25 @@ const (
 	keepResumed = 2 * resumeQuiet
 )
 
-// A retention holds the processes whose close was sent, in that order, until they
-// are forgotten. Its clock stops while the session is detached. A process is
-// forgotten only if the client was heard since the close was sent. So a client that
-// has lost its connection loses nothing, whether the server has noticed that or
-// not.
+// A retention holds the processes whose close was delivered, until they are
+// forgotten. Its clock stops while the session is detached. A process is forgotten
+// only if the client was heard since the close was delivered. So a client that has
+// lost its connection loses nothing, whether the server has noticed that or not.
 type retention struct {
-	waiting   []closedProcess
-	pausedFor time.Duration // how long the clock was stopped so far
-	paused    time.Time     // since when the clock is stopped; zero while it runs
+	waiting   []closedProcess // in the order in which their closes were delivered
+	pausedFor time.Duration   // how long the clock was stopped so far
+	paused    time.Time       // since when the clock is stopped; zero while it runs
 	timer     *time.Timer
 }
 
 type closedProcess struct {
-	process *Process
-	sent    time.Time
-	at      time.Time // by the clock of the retention
+	process   *Process
+	delivered time.Time // when its close was delivered
+	due       time.Time // when it may be forgotten, by the clock of the retention
 }
 
+// clock returns the time of the retention's clock: now, less the time for which the
+// clock was stopped.
 func (r *retention) clock(now time.Time) time.Time {
 	if !r.paused.IsZero() {
 		now = r.paused
@@ -45,9 +47,11 @@ func (r *retention) pause(now time.Time) {
 	if r.paused.IsZero() {
 		r.paused = now
 	}
-	r.stop()
+	r.stopTimer()
 }
 
+// resume lets the clock run again. Every process is kept for at least keepResumed from
+// now on.
 func (r *retention) resume(now time.Time) {
 	if !r.paused.IsZero() {
 		r.pausedFor += now.Sub(r.paused)
@@ -55,48 +59,49 @@ func (r *retention) resume(now time.Time) {
 	}
 	least := r.clock(now).Add(keepResumed)
 	for i, e := range r.waiting {
-		if e.at.Before(least) {
-			r.waiting[i].at = least
+		if e.due.Before(least) {
+			r.waiting[i].due = least
 		}
 	}
 }
 
-func (r *retention) stop() {
+func (r *retention) stopTimer() {
 	if r.timer != nil {
 		r.timer.Stop()
 		r.timer = nil
 	}
 }
 
-// closeDelivered is called once per process, when the client has got its close.
+// closeDelivered is called once per process, when its close is delivered.
 func (s *Session) closeDelivered(p *Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.closeSent = true
+	p.closeDelivered = true
 	r := &s.retention
 	now := time.Now()
 	r.waiting = append(r.waiting, closedProcess{p, now, r.clock(now).Add(keepClosed)})
 	s.scheduleForgetLocked()
 }
 
-// scheduleForgetLocked sets the timer for the first process of the queue.
+// scheduleForgetLocked sets the timer for the first process that waits.
 func (s *Session) scheduleForgetLocked() {
 	r := &s.retention
 	if s.ended || r.timer != nil || len(r.waiting) == 0 || !r.paused.IsZero() {
 		return
 	}
-	r.timer = time.AfterFunc(r.waiting[0].at.Sub(r.clock(time.Now())), s.forgetDue)
+	r.timer = time.AfterFunc(r.waiting[0].due.Sub(r.clock(time.Now())), s.forgetDue)
 }
 
+// forgetDue forgets the processes that are due, up to the first whose close may be lost.
 func (s *Session) forgetDue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.retention
-	r.stop()
+	r.stopTimer()
 	now := r.clock(time.Now())
-	for !s.ended && r.paused.IsZero() && len(r.waiting) > 0 && !r.waiting[0].at.After(now) {
-		if !s.holder.attachment.peer.HeardSince(r.waiting[0].sent) { // a peer is attached, because the clock runs
-			r.waiting[0].at = now.Add(confirmInterval)
+	for !s.ended && r.paused.IsZero() && len(r.waiting) > 0 && !r.waiting[0].due.After(now) {
+		if !s.holder.attachment.peer.HeardSince(r.waiting[0].delivered) { // a peer is attached, because the clock runs
+			r.waiting[0].due = now.Add(confirmInterval)
 			break
 		}
 		s.forgetLocked(r.waiting[0].process)
@@ -105,8 +110,8 @@ func (s *Session) forgetDue() {
 	s.scheduleForgetLocked()
 }
 
-// forgetLocked removes a closed process. Processes that it left running continue
-// until the session ends.
+// forgetLocked removes a closed process. Processes that its command left running
+// continue until the session ends.
 func (s *Session) forgetLocked(p *Process) {
 	delete(s.processes.byID, p.ID)
 	p.Log.End()

@@ -85,6 +85,7 @@ func (a *Attachment) EndSelf(answer func()) {
 	a.peer.Evict(ErrEnded)
 }
 
+// endAndUnlock is End for a caller that holds the lock.
 func (s *Session) endAndUnlock() {
 	if s.ended {
 		s.mu.Unlock()
@@ -92,8 +93,8 @@ func (s *Session) endAndUnlock() {
 		return
 	}
 	s.ended = true
-	s.holder.stop()
-	s.retention.stop()
+	s.holder.stopExpiry()
+	s.retention.stopTimer()
 	attachment := s.holder.attachment
 	var children sync.WaitGroup
 	for _, p := range s.processes.byID {

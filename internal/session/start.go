@@ -59,7 +59,7 @@ func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
 		return earlier, err
 	}
 	child, err := s.launcher.Start(s.ctx, command, process.Log)
-	return process, s.settle(process, child, err)
+	return process, s.finishStart(process, child, err)
 }
 
 // newProcess returns a process that is not started yet.
@@ -71,13 +71,14 @@ func (s *Session) newProcess(params *wire.StartParams) *Process {
 	return p
 }
 
-// keepNewest lets a log forget output that was never sent. It ends with the log.
+// keepNewest lets a log forget output that was never sent, from now until the log ends.
 func keepNewest(log *outlog.Log) {
 	log.OnAppend(func(bool) { log.Release(log.State().Next - 1) })
 }
 
-// reserve adds a process that is about to start. If it is a retry of an earlier
-// start, reserve waits for that start and returns its process.
+// reserve adds a process that is about to start, and returns nil. If there is a process
+// with its id, the client has marked the start as a retry, and its parameters are the
+// same, reserve waits for the earlier start and returns that process.
 func (s *Session) reserve(p *Process) (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,9 +104,10 @@ func (s *Session) reserve(p *Process) (*Process, error) {
 	return earlier, earlier.startErr
 }
 
-// settle records the result of a start. If the process was terminated meanwhile, or
-// its session ended, it is killed, and it belongs to the session until it is gone.
-func (s *Session) settle(p *Process, child *proc.Process, err error) error {
+// finishStart records the result of a start. If the process was terminated meanwhile, or
+// its session ended, finishStart kills it, and the process belongs to the session until
+// it is gone.
+func (s *Session) finishStart(p *Process, child *proc.Process, err error) error {
 	s.mu.Lock()
 	if err == nil && (p.cancelled || s.ended) {
 		err = fmt.Errorf("process %s %w", p.ID, ErrStartCancelled)

@@ -50,7 +50,7 @@ func NewTable(c Config) *Table {
 	return t
 }
 
-// Options are the options that a client may choose when it opens a session.
+// Options are what a client may choose when it opens a session.
 type Options struct {
 	Client string        // its name
 	Label  string        // the client's name for the session, shown in lists
@@ -59,11 +59,11 @@ type Options struct {
 }
 
 // Open begins a session with peer attached.
-func (t *Table) Open(w Options, peer Peer) (*Attachment, error) {
+func (t *Table) Open(o Options, peer Peer) (*Attachment, error) {
 	s := &Session{
-		Identity: Identity{ID: newUUID(), Public: newPublicID(), Client: w.Client, Label: w.Label, CreatedAt: time.Now()},
-		table:    t, acks: w.Acks, log: t.config.Log, gone: make(chan struct{}),
-		holder: holder{ttl: t.grant(w.TTL)}, processes: processes{byID: map[string]*Process{}},
+		Identity: Identity{ID: newUUID(), Public: newPublicID(), Client: o.Client, Label: o.Label, CreatedAt: time.Now()},
+		table:    t, acks: o.Acks, log: t.config.Log, gone: make(chan struct{}),
+		holder: holder{ttl: t.grant(o.TTL)}, processes: processes{byID: map[string]*Process{}},
 	}
 	s.log = s.log.With("session", s.Public)
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
@@ -87,7 +87,7 @@ func (t *Table) Open(w Options, peer Peer) (*Attachment, error) {
 	return s.attachLocked(peer, false), nil
 }
 
-// uploadIdle is how long an upload waits for its next block.
+// uploadIdle is the least time that an upload waits for its next block.
 const uploadIdle = time.Hour
 
 // grant returns how long a detached session lives.

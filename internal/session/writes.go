@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// rememberedWrites is how many ids of writes and other actions are kept per
-// process.
+// rememberedWrites is how many writes and other actions of a process are remembered as
+// done.
 const rememberedWrites = 4096
 
 const (
-	// maxPendingWrites limits the bytes of writes that wait for the process to read:
-	// they stay when the connection that sent them has ended. One write of the
-	// largest size always fits.
+	// maxPendingWrites limits the cost of the writes of one process that wait for it
+	// to read: they stay when the connection that sent them has ended. If no other
+	// write waits, a write of any size fits.
 	maxPendingWrites = 64 << 20
 
-	// pendingWriteCost is the cost of a pending write besides its bytes.
+	// pendingWriteCost is the cost of a write that waits, in addition to its bytes.
 	pendingWriteCost = 1 << 10
 
 	// maxRepeats is how many repeats of one write may wait with it. Some may be
@@ -26,19 +26,20 @@ const (
 	maxRepeats = 16
 )
 
-// writes makes each write and each other action with an id take effect once.
+// writes makes each write and each other action with an id take effect once. The other
+// actions are signals and the end of input.
 //
-// The newest ids are remembered with a digest of their bytes. For a client that
-// numbers its writes 1, 2, 3, … repeats are recognised for ever: a number that is
-// not above the last one was written before.
+// The newest ids are remembered with a digest of their bytes, to notice an id that is
+// used again for other bytes. If a client numbers its writes 1, 2, 3, …, repeats are
+// recognised for ever: a number that is not above the last one was written before.
 type writes struct {
 	mu    sync.Mutex
-	byID  map[writeKey]*write
-	order []writeKey // of byID, oldest first
-	bytes int        // cost of the writes that have not finished
+	byID  map[writeKey]*write // those that have not finished, and the newest that were done
+	order []writeKey          // those of byID that were done, oldest first
+	cost  int                 // of the writes that have not finished
 
-	counting bool   // all ids so far were 1, 2, 3, …
-	last     uint64 // the newest of these numbers
+	numbered bool   // the ids of the writes that were done were 1, 2, 3, …, in this order
+	last     uint64 // the newest of these numbers; 0: no write was done
 }
 
 // A writeKey identifies a write or another action. Ids of writes and of other
@@ -48,10 +49,11 @@ type writeKey struct {
 	action bool
 }
 
-// A write is a write or another action that was accepted, or is about to be.
+// A write is the record of one write or other action. If that fails, the record is
+// removed.
 type write struct {
 	digest  [sha256.Size]byte
-	settled bool
+	settled bool          // it has finished
 	waiting []func(error) // repeats that wait for its outcome
 }
 
@@ -63,18 +65,18 @@ func (w *writes) do(id string, data []byte, send func([]byte, func(error)), done
 	if w.repeatedLocked(key, id, digest, done) {
 		return
 	}
-	if w.countedLocked(key.id) {
+	if w.oldNumberLocked(key.id) {
 		w.mu.Unlock()
 		done(nil)
 		return
 	}
 	cost := len(data) + pendingWriteCost
-	if w.bytes > 0 && w.bytes+cost > maxPendingWrites {
+	if w.cost > 0 && w.cost+cost > maxPendingWrites {
 		w.mu.Unlock()
 		done(limitReached(maxPendingWrites, "bytes that wait to be read by the process"))
 		return
 	}
-	w.bytes += cost
+	w.cost += cost
 	this := w.beginLocked(key, digest)
 	w.mu.Unlock()
 
@@ -82,8 +84,8 @@ func (w *writes) do(id string, data []byte, send func([]byte, func(error)), done
 }
 
 // once runs act, unless that was done for the same id before. what names the
-// action: if the id was used for another action, it is refused. A failed action is
-// forgotten and may be tried again. A repeat waits for the first call, which must
+// action: if the id was used for another action, this one is refused. A failed action
+// is forgotten and may be tried again. A repeat waits for the first call, so act must
 // not take long.
 func (w *writes) once(id, what string, act func() error) error {
 	key, digest := writeKey{shorten(id), true}, sha256.Sum256([]byte(what))
@@ -130,6 +132,7 @@ func (w *writes) repeatedLocked(key writeKey, id string, digest [sha256.Size]byt
 	return true
 }
 
+// beginLocked records a write or other action that begins.
 func (w *writes) beginLocked(key writeKey, digest [sha256.Size]byte) *write {
 	if w.byID == nil {
 		w.byID = map[writeKey]*write{}
@@ -142,14 +145,14 @@ func (w *writes) beginLocked(key writeKey, digest [sha256.Size]byte) *write {
 // settle records the outcome and reports it to all that wait for it.
 func (w *writes) settle(key writeKey, this *write, cost int, err error, done func(error)) {
 	w.mu.Lock()
-	w.bytes -= cost
+	w.cost -= cost
 	this.settled = true
 	repeats := this.waiting
 	this.waiting = nil
 	if err != nil {
 		delete(w.byID, key)
 	} else {
-		w.acceptedLocked(key)
+		w.rememberLocked(key)
 	}
 	w.mu.Unlock()
 	done(err)
@@ -158,15 +161,18 @@ func (w *writes) settle(key writeKey, this *write, cost int, err error, done fun
 	}
 }
 
-// countedLocked reports whether id is a number that a counting client has used.
-func (w *writes) countedLocked(id string) bool {
-	n, ok := counter(id)
-	return ok && w.counting && n <= w.last
+// oldNumberLocked reports whether id is a number that a client which numbers its
+// writes has used before.
+func (w *writes) oldNumberLocked(id string) bool {
+	n, ok := number(id)
+	return ok && w.numbered && n <= w.last
 }
 
-func (w *writes) acceptedLocked(key writeKey) {
+// rememberLocked remembers that a write or other action was done, and forgets the
+// oldest if there are too many.
+func (w *writes) rememberLocked(key writeKey) {
 	if !key.action {
-		w.countLocked(key.id)
+		w.noteNumberLocked(key.id)
 	}
 	w.order = append(w.order, key)
 	if len(w.order) > rememberedWrites {
@@ -175,14 +181,14 @@ func (w *writes) acceptedLocked(key writeKey) {
 	}
 }
 
-// countLocked notes whether the client counts its writes.
-func (w *writes) countLocked(id string) {
-	n, ok := counter(id)
-	w.counting = ok && (w.last == 0 && n == 1 || w.counting && n == w.last+1)
-	if w.counting {
+// noteNumberLocked notes whether the client still numbers its writes.
+func (w *writes) noteNumberLocked(id string) {
+	n, ok := number(id)
+	w.numbered = ok && (w.last == 0 && n == 1 || w.numbered && n == w.last+1)
+	if w.numbered {
 		w.last = n
 	} else {
-		w.last = max(w.last, 1) // later numbers do not count
+		w.last = max(w.last, 1) // not 0: a later write with the id 1 is not the first
 	}
 }
 
@@ -195,8 +201,8 @@ func shorten(id string) string {
 	return string(digest[:])
 }
 
-// counter returns the number whose plain decimal text is id.
-func counter(id string) (n uint64, ok bool) {
+// number returns the number whose plain decimal text is id.
+func number(id string) (n uint64, ok bool) {
 	n, err := strconv.ParseUint(id, 10, 64)
 	return n, err == nil && strconv.FormatUint(n, 10) == id
 }

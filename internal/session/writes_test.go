@@ -228,8 +228,8 @@ func TestWaitingWritesAreBounded(t *testing.T) {
 	for _, done := range p.held {
 		done(nil)
 	}
-	if w.bytes != 0 {
-		t.Errorf("%d bytes wait, of none", w.bytes)
+	if w.cost != 0 {
+		t.Errorf("no write waits, but the cost is %d", w.cost)
 	}
 }
 
