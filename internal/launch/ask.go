@@ -28,7 +28,7 @@ const (
 type asker struct {
 	process string
 	owner   Owner
-	timeout time.Duration // how long to wait for an answer
+	timeout time.Duration // how long the asker waits for an answer
 	log     *slog.Logger
 	waiting atomic.Int64 // questions without an answer
 }

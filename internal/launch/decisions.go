@@ -42,7 +42,7 @@ func (d *NetworkDecisions) Counts() map[NetworkOutcome]uint64 {
 // client.
 func (l *Launcher) decided(process string, e netproxy.Event) {
 	l.config.Decisions.count(e)
-	if h := e.Query.Protocol; e.Decision.Source == netpolicy.ModeGuard && (h == netpolicy.HTTP || h == netpolicy.Connect) {
+	if p := e.Query.Protocol; e.Decision.Source == netpolicy.ModeGuard && (p == netpolicy.HTTP || p == netpolicy.Connect) {
 		// The mode is checked last: first the client is notified that the host is
 		// allowed.
 		host := e

@@ -2,7 +2,8 @@ package launch
 
 import "errors"
 
-// Conditions that callers distinguish.
+// Conditions that callers distinguish. ErrSandbox is for a server without a Confiner; if
+// a Confiner cannot enforce a sandbox, the error is a sandbox.UnenforceableError.
 var (
 	ErrEmptyArgv  = errors.New("argv must not be empty")
 	ErrSandbox    = errors.New("sandbox intent cannot be enforced on this executor")

@@ -51,7 +51,7 @@ type Launcher struct {
 	owner     Owner
 	log       *slog.Logger
 	snapshots *shellsnap.Cache
-	networks  sync.WaitGroup // networks of commands; grows only while commands run
+	networks  sync.WaitGroup // open networks of commands; none is added after Close was called
 }
 
 // New returns a launcher. Close it when the last command has ended.
@@ -62,8 +62,8 @@ func New(c Config, owner Owner, log *slog.Logger) *Launcher {
 	return &Launcher{config: c, owner: owner, log: log, snapshots: shellsnap.NewCache(log)}
 }
 
-// Close waits until everything that was opened for commands is closed. The commands
-// have ended.
+// Close waits until everything that was opened for commands is closed. Call it after
+// the commands have ended.
 func (l *Launcher) Close() {
 	l.snapshots.Close()
 	l.networks.Wait()
@@ -73,7 +73,7 @@ func (l *Launcher) Close() {
 type Command struct {
 	params   *wire.StartParams
 	cwd      string
-	rules    *netpolicy.Rules // of a network proxy; nil: none requested
+	rules    *netpolicy.Rules // of its network proxy; nil: no proxy requested
 	snapshot *shellsnap.Want  // nil: no snapshot requested
 
 	unconfined bool   // its sandbox has nothing to enforce; set before Start returns
@@ -123,7 +123,7 @@ func (l *Launcher) Start(ctx context.Context, c *Command, log *outlog.Log) (chil
 	return child, nil
 }
 
-// spec describes a command without sandbox, network and snapshot.
+// spec describes a command as it is without sandbox, network and snapshot.
 func (l *Launcher) spec(c *Command) proc.Spec {
 	spec := proc.Spec{
 		Argv: c.params.Argv, Arg0: c.params.Arg0, Dir: c.cwd,
@@ -146,13 +146,13 @@ type start struct {
 	ctx      context.Context
 	log      *outlog.Log
 	spec     proc.Spec
-	network  *network // nil: the machine's
+	network  *network // nil: the command uses the machine's network
 }
 
 // run starts the command, from its snapshot if there is one.
 func (s *start) run() (*proc.Process, error) {
 	if s.command.snapshot != nil {
-		if child, ok, err := s.restored(); ok {
+		if child, ok, err := s.fromSnapshot(); ok {
 			return child, err
 		}
 	}
@@ -169,13 +169,13 @@ func Same(a, b *wire.StartParams) bool {
 	return text(*a) == text(*b)
 }
 
-// encode returns equal texts only for equal starts.
+// encode returns a text that differs if the parameters differ.
 func encode(p wire.StartParams) string {
 	b, err := wire.AppendNotification(nil, wire.MethodProcessStart, p)
 	if err != nil {
 		panic(err) // parameters that were decoded can be encoded
 	}
-	if s := p.Sandbox; s != nil { // members that only the draft form has
+	if s := p.Sandbox; s != nil { // AppendNotification omits these members of the draft form
 		b = fmt.Appendf(b, "%s %t", s.Draft, s.EnforceManagedNetwork)
 	}
 	return string(b)

@@ -11,14 +11,13 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// managed reports whether a process has a managed network: a network namespace of
-// its own, with a proxy as its way out.
+// managed reports whether a client asks for a managed network: a network namespace of
+// the command's own, with a proxy as its only way out.
 func managed(p *wire.StartParams) bool {
 	return confined(p) && (p.EnforceManagedNetwork || p.Sandbox.EnforceManagedNetwork)
 }
 
-// allUnixSockets reports whether a client requires all Unix sockets in a managed
-// network.
+// allUnixSockets reports whether a client asks for all Unix sockets in a managed network.
 func allUnixSockets(p *wire.StartParams) bool {
 	return p.ManagedNetwork != nil && p.ManagedNetwork.DangerouslyAllowAllUnixSockets ||
 		p.NetworkProxy != nil && p.NetworkProxy.Proxy.DangerouslyAllowAllUnixSockets
@@ -27,7 +26,8 @@ func allUnixSockets(p *wire.StartParams) bool {
 // maxCallbackID limits the id of a process whose client is asked about hosts.
 const maxCallbackID = 256
 
-// networkRules checks the proxy that a client asks for; nil: none.
+// networkRules checks the proxy that a client asks for, and returns its rules; nil: the
+// client asks for none.
 func networkRules(p *wire.StartParams) (*netpolicy.Rules, error) {
 	want := p.NetworkProxy
 	if want == nil {
@@ -89,10 +89,11 @@ type network struct {
 	env     []string        // environment of the process
 	proxy   *netproxy.Proxy // a proxy for this process; nil: none
 	gate    *netproxy.Gate  // the way out of a managed network; nil: none
-	refusal string          // why a managed network has no way out; may be empty
+	refusal string          // why a managed network has no way out; otherwise empty
 }
 
-// openNetwork makes the network that a command asks for; nil: none.
+// openNetwork makes the network that the client asks for: with a proxy of tether's own,
+// or a managed network that leads to the proxies that env names. nil: neither.
 func (l *Launcher) openNetwork(c *Command, env []string) (*network, error) {
 	n := &network{env: env}
 	switch {
@@ -120,11 +121,11 @@ func (l *Launcher) openNetwork(c *Command, env []string) (*network, error) {
 // it.
 func (l *Launcher) openProxy(c *Command, n *network) (err error) {
 	want := c.params.NetworkProxy.Proxy
-	inside := managed(c.params)
+	isManaged := managed(c.params)
 	log := l.log.With("process", c.params.ProcessID)
 	cfg := netproxy.Config{
 		Rules:    c.rules,
-		SocksUDP: want.EnableSocks5UDP && !inside, // datagrams do not cross network namespaces
+		SocksUDP: want.EnableSocks5UDP && !isManaged, // datagrams do not cross network namespaces
 		Decided:  func(e netproxy.Event) { l.decided(c.params.ProcessID, e) },
 		Own:      l.config.Own,
 		Log:      log,
@@ -141,7 +142,7 @@ func (l *Launcher) openProxy(c *Command, n *network) (err error) {
 			n.close()
 		}
 	}()
-	if inside {
+	if isManaged {
 		n.env, n.gate, err = n.proxy.Gate(n.env, want.EnableSocks5, want.AllowLocalBinding)
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// confined reports whether a start asks for a sandbox.
+// confined reports whether a client asks for a sandbox.
 func confined(p *wire.StartParams) bool {
 	return p.Sandbox != nil && p.Sandbox.Draft != wire.DraftDisabled
 }
@@ -31,8 +31,8 @@ func nativeCwd(p *wire.StartParams) (string, error) {
 	return cwd, nil
 }
 
-// exec runs spec in the sandbox of the command, if there is one. Without a sink,
-// the output goes to the log of the command.
+// exec starts spec, in the sandbox of the command if its client asks for one. If sink
+// is nil, the output goes to the log of the command.
 func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc.Process, error) {
 	p := s.command.params
 	if !confined(p) {
@@ -62,7 +62,7 @@ func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc
 			s.command.unconfined = true
 			return s.log
 		}
-		return &judgedLog{Log: s.log, command: s.command, policy: prepared.Policy, log: s.launcher.log}
+		return &judgedLog{Log: s.log, command: s.command, policy: prepared.Policy, logger: s.launcher.log}
 	})
 	return child, err
 }
@@ -92,12 +92,13 @@ type Denial struct {
 // Denial returns the denial of a command that has exited.
 func (c *Command) Denial() Denial { return c.denial }
 
-// A judgedLog decides about a denial before the exit is in the log.
+// A judgedLog is the log of a confined command. It decides about a denial before the
+// exit is in the log.
 type judgedLog struct {
 	*outlog.Log
 	command *Command // gets the denial
 	policy  *sandbox.Policy
-	log     *slog.Logger
+	logger  *slog.Logger
 }
 
 // Exit implements proc.Sink.
@@ -109,10 +110,11 @@ func (l *judgedLog) Exit(code int) {
 	l.Log.Exit(code)
 }
 
-// judgeTries is how often the output is read again if some of it is dropped
-// meanwhile.
+// judgeTries is how many times the output is read, if some of it is dropped meanwhile.
 const judgeTries = 3
 
+// judge decides from the exit code and the newest output whether the sandbox made the
+// command fail.
 func (l *judgedLog) judge(code int) (d Denial) {
 	var err error
 	for range judgeTries {
@@ -124,7 +126,7 @@ func (l *judgedLog) judge(code int) (d Denial) {
 		}
 	}
 	if err != nil {
-		l.log.Warn("cannot read all output of a failed command", "process", l.command.params.ProcessID, "err", err)
+		l.logger.Warn("cannot read all output of a failed command", "process", l.command.params.ProcessID, "err", err)
 	}
 	if d.Denied {
 		d.Fact = l.explain(code)

@@ -14,9 +14,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// restored starts a login shell from a snapshot. It reports false if that is not
-// possible: there is no snapshot, or it leaves no room for the arguments.
-func (s *start) restored() (child *proc.Process, ok bool, err error) {
+// fromSnapshot starts the command in a shell that restores a snapshot. ok is false if
+// that is not possible: there is no snapshot, or it leaves no room for the arguments.
+func (s *start) fromSnapshot() (child *proc.Process, ok bool, err error) {
 	spec := s.spec
 	snapshot := s.launcher.snapshots.Get(s.ctx, snapshotKey(s.command, spec), s.loginShell())
 	if snapshot == nil {
@@ -28,12 +28,12 @@ func (s *start) restored() (child *proc.Process, ok bool, err error) {
 	return child, !errors.Is(err, syscall.E2BIG), err
 }
 
-// loginShell is the shell of a command, which is captured with the sandbox and
-// environment of the command.
+// loginShell is the shell whose state is captured if there is no snapshot yet. It runs
+// in the sandbox of the command, with the command's environment.
 func (s *start) loginShell() *shellsnap.Shell {
 	spec := s.spec
 	spec.Arg0, spec.TTY, spec.PipeStdin = nil, false, false
-	spec.OneStream = false // the captured state is read from standard output alone
+	spec.OneStream = false // the state is read from standard output alone
 	return &shellsnap.Shell{
 		Kind: s.command.snapshot.Kind, Path: s.command.snapshot.Path, Env: spec.Env,
 		Start: func(ctx context.Context, argv []string, sink proc.Sink) (*proc.Process, error) {
@@ -70,9 +70,9 @@ func snapshotKey(c *Command, spec proc.Spec) string {
 	return encode(key)
 }
 
-// adopted says which environment changes of start-up files apply to a command:
-// variables that the command was given by name stay, and variables that its policy
-// removes do not come back.
+// adopted says which variables of a command the snapshot may set or unset. Three kinds
+// stay as they are: those that the client gave the command by name, those that lead to
+// the command's own proxies, and those that the command's policy removes.
 func adopted(p *wire.StartParams, snapshot *shellsnap.Snapshot) func(name string) bool {
 	filter := wire.EnvPolicy{Inherit: wire.InheritAll, IgnoreDefaultExcludes: true}
 	if p.EnvPolicy != nil {
@@ -83,10 +83,10 @@ func adopted(p *wire.StartParams, snapshot *shellsnap.Snapshot) func(name string
 	for name := range snapshot.Set {
 		names = append(names, name+"=")
 	}
-	kept := environ.Build(names, &filter, nil, nil)
+	kept := environ.Build(names, &filter, nil, nil) // those that the policy does not remove
 	return func(name string) bool {
 		if _, given := p.Env[name]; given || (p.NetworkProxy != nil || managed(p)) && netproxy.Owns(name) {
-			return false // ports differ from network to network
+			return false // the ports of proxies differ from command to command
 		}
 		if p.EnvPolicy != nil {
 			if _, given := p.EnvPolicy.Set[name]; given {
@@ -94,6 +94,6 @@ func adopted(p *wire.StartParams, snapshot *shellsnap.Snapshot) func(name string
 			}
 		}
 		_, set := snapshot.Set[name]
-		return !set || slices.Contains(kept, name+"=")
+		return !set || slices.Contains(kept, name+"=") // not set: the snapshot unsets it
 	}
 }
