@@ -134,11 +134,11 @@ type binder struct {
 	finder  *finder
 	rules   *rules
 
-	entries    []entry
+	entries    []resolvedEntry
 	globs      []glob
-	applied    []BookGlob // globs, with their directories resolved
-	globLinks  []link     // links on the way to those directories
-	left       []string   // foreign links that keepLink left alone
+	applied    []BookGlob     // globs, with their directories resolved
+	globLinks  []followedLink // links on the way to those directories
+	left       []string       // foreign links that keepLink left alone
 	sandboxCwd string
 	roots      []string // workspace roots
 }
@@ -215,7 +215,7 @@ func (b *binder) cwd(policy *Policy) error {
 
 // restrict turns the entries into rules.
 func (b *binder) restrict(policy *Policy) error {
-	var foreign []entry
+	var foreign []resolvedEntry
 	for _, e := range b.entries {
 		switch {
 		case e.path == "":
@@ -373,7 +373,7 @@ func (b *binder) checkLinks() error {
 // movesWithRoot reports whether a link is part of the name of a writable root
 // above the rule. If that link changes, the root and its carve-outs move
 // together.
-func (b *binder) movesWithRoot(r *Rule, l link) bool {
+func (b *binder) movesWithRoot(r *Rule, l followedLink) bool {
 	for _, root := range b.rules.all {
 		if root.Access == Write && root.Origin == FromEntry && within(r.literal, root.literal) {
 			for _, own := range root.place.links {

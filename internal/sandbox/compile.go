@@ -357,7 +357,7 @@ func (c *compiler) op(o Op) { c.ops = append(c.ops, o) }
 // sandbox would otherwise be empty. A link gives no access that its target
 // does not give.
 func (c *compiler) aliases() {
-	made := make(map[string]link)
+	made := make(map[string]followedLink)
 	for _, r := range c.policy.rules.all {
 		if r.Access != Read || !r.place.exists() || c.policy.rules.access(r.Path) == Deny {
 			continue

@@ -16,9 +16,9 @@ var minimalPaths = []string{
 // root.
 const symbolicGlob = "codex-project-roots://"
 
-// An entry is an entry of the intent with its symbolic name resolved. An entry
+// A resolvedEntry is an entry of the intent with its symbolic name resolved. An entry
 // about the workspace roots becomes one entry per root.
-type entry struct {
+type resolvedEntry struct {
 	name   string // as the intent has it; :KIND for a special path
 	kind   string // of wire.SandboxPath or, for special ones, of wire.SpecialPath
 	access Access
@@ -34,7 +34,7 @@ func (b *binder) expand(native map[int]string) error {
 		}
 		switch e.Path.Type {
 		case wire.SandboxPathURI:
-			b.entries = append(b.entries, entry{native[i], e.Path.Type, access, native[i]})
+			b.entries = append(b.entries, resolvedEntry{native[i], e.Path.Type, access, native[i]})
 		case wire.SandboxPathGlob:
 			if err := b.expandGlob(e.Path.Pattern, access); err != nil {
 				return err
@@ -63,7 +63,7 @@ func accessOf(a wire.Access) (Access, error) {
 }
 
 func (b *binder) expandSpecial(s wire.SpecialPath, access Access) error {
-	e := entry{name: ":" + s.Kind, kind: s.Kind, access: access}
+	e := resolvedEntry{name: ":" + s.Kind, kind: s.Kind, access: access}
 	switch s.Kind {
 	case wire.SpecialUnknown:
 		return nil

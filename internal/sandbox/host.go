@@ -43,20 +43,20 @@ const (
 	gapLoop        // too many links
 )
 
-// A place is the result of resolving a path, as far as it exists.
-type place struct {
+// A resolvedPath is the result of resolving a path, as far as it exists.
+type resolvedPath struct {
 	path  string      // without links; the components after a gap are literal
 	mode  fs.FileMode // if there is no gap
 	gap   gap
-	gapAt string // the component with the gap
-	links []link // followed on the way
+	gapAt string         // the component with the gap
+	links []followedLink // followed on the way
 }
 
-func (p *place) exists() bool { return p.gap == noGap }
-func (p *place) isDir() bool  { return p.exists() && p.mode.IsDir() }
+func (p *resolvedPath) exists() bool { return p.gap == noGap }
+func (p *resolvedPath) isDir() bool  { return p.exists() && p.mode.IsDir() }
 
-// A link is a symbolic link on the way to a place.
-type link struct{ at, target string }
+// A followedLink is a symbolic link on the way to a resolved path.
+type followedLink struct{ at, target string }
 
 // A finder resolves paths and remembers each result, so that one compilation
 // works on one state of the machine.
@@ -113,9 +113,9 @@ func (f *finder) list(dir string) []fs.DirEntry {
 }
 
 // find resolves a clean absolute path.
-func (f *finder) find(name string) place {
+func (f *finder) find(name string) resolvedPath {
 	todo := components(name)
-	here := place{path: "/", mode: fs.ModeDir}
+	here := resolvedPath{path: "/", mode: fs.ModeDir}
 	for len(todo) > 0 {
 		component := todo[0]
 		todo = todo[1:]
@@ -148,7 +148,7 @@ func (f *finder) find(name string) place {
 			here.path, here.mode = next, s.mode.Type()
 			continue
 		}
-		here.links = append(here.links, link{next, s.target})
+		here.links = append(here.links, followedLink{next, s.target})
 		if len(here.links) > maxLinks {
 			return here.broken(gapLoop, next, component, todo)
 		}
@@ -165,7 +165,7 @@ func (f *finder) find(name string) place {
 
 // held reports whether a place is a placeholder. Nothing exists below a
 // placeholder, so it can only be the end of a path.
-func (f *finder) held(at place) bool {
+func (f *finder) held(at resolvedPath) bool {
 	if f.placeholder == nil || at.path == "/" || !at.mode.IsDir() && !at.mode.IsRegular() {
 		return false
 	}
@@ -178,7 +178,7 @@ func (f *finder) held(at place) bool {
 }
 
 // missing treats an existing place as missing.
-func (p place) missing(rest []string) place {
+func (p resolvedPath) missing(rest []string) resolvedPath {
 	dir, name := path.Split(p.path)
 	at := p.path
 	p.path = path.Clean(dir)
@@ -186,7 +186,7 @@ func (p place) missing(rest []string) place {
 }
 
 // broken ends a resolution: the rest of the path is taken literally.
-func (p place) broken(why gap, at, component string, rest []string) place {
+func (p resolvedPath) broken(why gap, at, component string, rest []string) resolvedPath {
 	p.gap, p.gapAt = why, at
 	p.path = path.Join(p.path, component, strings.Join(rest, "/"))
 	return p

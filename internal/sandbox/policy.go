@@ -31,10 +31,10 @@ type Policy struct {
 	procReadOnly []string // read-only parts of a new /proc
 	hasTmp       bool     // /tmp is a directory
 	globs        []BookGlob
-	globLinks    []link     // on the way to the directories of globs
-	left         []string   // foreign links that no rule is about
-	bare         bool       // no placeholders, see Process
-	env          []Variable // variables with another value inside
+	globLinks    []followedLink // on the way to the directories of globs
+	left         []string       // foreign links that no rule is about
+	bare         bool           // no placeholders, see Process
+	env          []Variable     // variables with another value inside
 }
 
 // Decide returns the access that a process has to a path, and the rule that

@@ -135,7 +135,7 @@ func (b *binder) keepLink(name string, origin Origin, named string) bool {
 		return true
 	case b.process.Covers:
 		b.rules.add(Rule{Path: p, Access: Read, Origin: origin, Named: named, literal: p,
-			place: place{path: p, mode: fs.ModeSymlink}})
+			place: resolvedPath{path: p, mode: fs.ModeSymlink}})
 		return true
 	}
 	return false

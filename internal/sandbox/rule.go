@@ -45,7 +45,7 @@ type Rule struct {
 	Named  string // as the intent names it: a path, a pattern, or :KIND for a special path
 
 	literal   string // before links were followed
-	place     place
+	place     resolvedPath
 	emptyDir  bool // while missing, an empty directory takes its place
 	creatable bool // the gap could be filled by the user
 }
