@@ -60,7 +60,7 @@ func (Direct) Copy(ctx context.Context, source, destination string, recursive bo
 	return failed(err)
 }
 
-func copyLink(from, to place) error {
+func copyLink(from, to nameAt) error {
 	target, err := at.ReadLink(from.dir, from.name)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func copyLink(from, to place) error {
 
 // copyFile copies the regular file of the O_PATH descriptor fd, found at from,
 // with its permissions. path is the name of the destination in errors.
-func copyFile(ctx context.Context, from place, fd int, st unix.Stat_t, to place, path string) error {
+func copyFile(ctx context.Context, from nameAt, fd int, st unix.Stat_t, to nameAt, path string) error {
 	in, err := from.reopen(fd, st, unix.O_RDONLY)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func copyToDevice(ctx context.Context, source io.Reader, device int) error {
 }
 
 // copyTree copies the directory of the O_PATH descriptor fd, found at from.
-func copyTree(ctx context.Context, from place, fd int, destination string) error {
+func copyTree(ctx context.Context, from nameAt, fd int, destination string) error {
 	inside, err := leadsInto(fd, destination)
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ type treeCopy struct {
 // directory copies the content of the directory at from into the directory
 // to. length is the length of to's path: a path longer than PATH_MAX is an
 // error.
-func (t *treeCopy) directory(from place, to, length int) error {
+func (t *treeCopy) directory(from nameAt, to, length int) error {
 	names, err := from.list(false, treeBuffer)
 	if err != nil {
 		return err
@@ -208,14 +208,14 @@ func (t *treeCopy) directory(from place, to, length int) error {
 		if length+1+len(name) >= unix.PathMax {
 			return unix.ENAMETOOLONG
 		}
-		if err := t.entry(place{names.fd, string(name)}, kind, to, length); err != nil {
+		if err := t.entry(nameAt{names.fd, string(name)}, kind, to, length); err != nil {
 			return err
 		}
 	}
 }
 
-func (t *treeCopy) entry(from place, dirent byte, to, length int) error {
-	target := place{to, from.name}
+func (t *treeCopy) entry(from nameAt, dirent byte, to, length int) error {
+	target := nameAt{to, from.name}
 	switch dirent {
 	case unix.DT_DIR:
 		return t.subdirectory(from, target, length)
@@ -241,7 +241,7 @@ func (t *treeCopy) entry(from place, dirent byte, to, length int) error {
 	return nil
 }
 
-func (t *treeCopy) subdirectory(from, to place, length int) error {
+func (t *treeCopy) subdirectory(from, to nameAt, length int) error {
 	if err := mkdirat(to.dir, to.name); err != nil && !isDirectory(to.dir, to.name) {
 		return err
 	}

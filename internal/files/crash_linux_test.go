@@ -63,7 +63,7 @@ func TestWriteFileByName(t *testing.T) {
 	must(t, os.Remove(filepath.Join(dir, "new")))
 	old := must1(os.OpenFile(filepath.Join(dir, "f"), os.O_WRONLY, 0))
 	defer old.Close()
-	file := place{p.dir, "f"}
+	file := nameAt{p.dir, "f"}
 	var st unix.Statx_t
 	must(t, statx(int(old.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st))
 	for _, named := range []bool{true, false} {

@@ -18,7 +18,7 @@ func (Direct) ReadDirectory(ctx context.Context, path string) ([]wire.DirectoryE
 	if err != nil {
 		return nil, failed(err)
 	}
-	names, err := place{unix.AT_FDCWD, path}.list(true, listBuffer)
+	names, err := nameAt{unix.AT_FDCWD, path}.list(true, listBuffer)
 	if err != nil {
 		return nil, failed(err)
 	}

@@ -26,7 +26,7 @@ const (
 )
 
 // list opens a directory for reading. Without follow it must not be a link.
-func (p place) list(follow bool, buffer int) (*listing, error) {
+func (p nameAt) list(follow bool, buffer int) (*listing, error) {
 	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
 	if !follow {
 		flags |= unix.O_NOFOLLOW

@@ -12,13 +12,13 @@ import (
 
 // Open opens a regular file to read.
 func (Direct) Open(_ context.Context, path string, follow bool) (*os.File, error) {
-	file, err := open(path, follow, place.look)
+	file, err := open(path, follow, nameAt.look)
 	return file, failed(err)
 }
 
 // A lookFunc is [place.look], or a function that also checks the file that it
 // finds.
-type lookFunc func(p place, follow bool) (int, unix.Stat_t, error)
+type lookFunc func(p nameAt, follow bool) (int, unix.Stat_t, error)
 
 func open(path string, follow bool, look lookFunc) (*os.File, error) {
 	path, err := clean(path, follow)
@@ -29,7 +29,7 @@ func open(path string, follow bool, look lookFunc) (*os.File, error) {
 		return nil, errNoEntry
 	}
 	if follow { // the kernel resolves the path in one step
-		return place{unix.AT_FDCWD, path}.open(path, follow, look)
+		return nameAt{unix.AT_FDCWD, path}.open(path, follow, look)
 	}
 	p, err := find(path, follow)
 	if err != nil {
@@ -40,7 +40,7 @@ func open(path string, follow bool, look lookFunc) (*os.File, error) {
 }
 
 // open opens the regular file at p for reading; path is its name in errors.
-func (p place) open(path string, follow bool, look lookFunc) (*os.File, error) {
+func (p nameAt) open(path string, follow bool, look lookFunc) (*os.File, error) {
 	fd, st, err := look(p, follow)
 	if err != nil {
 		return nil, err

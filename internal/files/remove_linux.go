@@ -40,7 +40,7 @@ func (Direct) Remove(ctx context.Context, path string, how RemoveHow) error {
 	return failed(err)
 }
 
-func (p place) remove(ctx context.Context, how RemoveHow) error {
+func (p nameAt) remove(ctx context.Context, how RemoveHow) error {
 	if !how.Follow {
 		var st unix.Stat_t
 		if err := unix.Fstatat(p.dir, p.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -61,7 +61,7 @@ func (p place) remove(ctx context.Context, how RemoveHow) error {
 }
 
 // unlink removes anything but a directory, and reports whether it is one.
-func (p place) unlink(dirent byte) (isDir bool, err error) {
+func (p nameAt) unlink(dirent byte) (isDir bool, err error) {
 	if dirent == unix.DT_DIR {
 		return true, nil
 	}
@@ -96,11 +96,11 @@ type level struct {
 // removal is the removal of a tree in progress: the directories from its root
 // down to the current one.
 type removal struct {
-	root   place
+	root   nameAt
 	levels []*level
 }
 
-func (p place) removeTree(ctx context.Context) error {
+func (p nameAt) removeTree(ctx context.Context) error {
 	r := &removal{root: p}
 	defer r.close()
 	if err := r.enter(p); err != nil {
@@ -112,7 +112,7 @@ func (p place) removeTree(ctx context.Context) error {
 		if err == nil && name == nil {
 			err = r.leave()
 		} else if err == nil {
-			inside := place{top.names.fd, string(name)}
+			inside := nameAt{top.names.fd, string(name)}
 			var isDir bool
 			if isDir, err = inside.unlink(kind); isDir {
 				err = r.enter(inside)
@@ -126,7 +126,7 @@ func (p place) removeTree(ctx context.Context) error {
 }
 
 // enter enters a directory. An unreadable directory may still be empty.
-func (r *removal) enter(p place) error {
+func (r *removal) enter(p nameAt) error {
 	names, err := p.list(false, treeBuffer)
 	if err == unix.ENOTDIR || err == unix.ELOOP { // it is not a directory any more
 		return unlinkat(p.dir, p.name, 0)
@@ -184,7 +184,7 @@ func (l *level) takeBack(below int) error {
 	if l.names != nil {
 		return nil
 	}
-	names, err := place{below, ".."}.list(false, treeBuffer)
+	names, err := nameAt{below, ".."}.list(false, treeBuffer)
 	if err == unix.ENOENT {
 		return unix.ESTALE
 	}

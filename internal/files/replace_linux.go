@@ -33,7 +33,7 @@ func finish(t *at.Temporary) {
 }
 
 // create creates a new file that appears with its whole content.
-func (p place) create(data []byte) error {
+func (p nameAt) create(data []byte) error {
 	err := p.createBy(data, false)
 	if err == at.ErrNeedsName {
 		err = p.createBy(data, true)
@@ -44,7 +44,7 @@ func (p place) create(data []byte) error {
 	return err
 }
 
-func (p place) createBy(data []byte, named bool) error {
+func (p nameAt) createBy(data []byte, named bool) error {
 	t, err := at.NewTemporary(p.dir, 0o666, named)
 	if err == at.ErrNeedsName {
 		return err
@@ -64,7 +64,7 @@ func (p place) createBy(data []byte, named bool) error {
 
 // createPlainly creates a new file under its own name, and removes it if it
 // cannot be written. Its error is about that name.
-func (p place) createPlainly(data []byte) error {
+func (p nameAt) createPlainly(data []byte) error {
 	fd, err := at.Openat(p.dir, p.name, openFlags|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o666)
 	if err == unix.EEXIST {
 		return errAppeared
@@ -83,7 +83,7 @@ func (p place) createPlainly(data []byte) error {
 // replace puts a new file with data, and with all other properties of old, in the
 // place of old. The error is errInPlace if that is not possible; after any error
 // the file at p is unchanged.
-func (p place) replace(old int, data []byte) error {
+func (p nameAt) replace(old int, data []byte) error {
 	var st unix.Statx_t
 	if err := statx(old, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st); err != nil || !p.replaceable(st) {
 		return errInPlace
@@ -95,7 +95,7 @@ func (p place) replace(old int, data []byte) error {
 	return err
 }
 
-func (p place) replaceBy(old int, st unix.Statx_t, data []byte, named bool) error {
+func (p nameAt) replaceBy(old int, st unix.Statx_t, data []byte, named bool) error {
 	t, err := at.NewTemporary(p.dir, 0o600, named)
 	if at.IsFull(err) || err == at.ErrNeedsName {
 		return err
@@ -127,7 +127,7 @@ const keptAttributes = unix.STATX_ATTR_COMPRESSED | unix.STATX_ATTR_IMMUTABLE | 
 // replaceable reports whether a new file could have all properties in st. Set-id
 // files are written in place: the kernel decides whether a write removes these
 // bits.
-func (p place) replaceable(st unix.Statx_t) bool {
+func (p nameAt) replaceable(st unix.Statx_t) bool {
 	if st.Nlink != 1 || st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 || st.Attributes&keptAttributes != 0 {
 		return false
 	}

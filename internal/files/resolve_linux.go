@@ -9,21 +9,21 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// A place is a name in an open directory. Once a place is found, renames of
+// A nameAt is a name in an open directory. Once it is found, renames of
 // the directories above cannot redirect a request.
-type place struct {
+type nameAt struct {
 	dir  int // O_PATH
 	name string
 }
 
-func (p place) close() { unix.Close(p.dir) }
+func (p nameAt) close() { unix.Close(p.dir) }
 
 // find opens the directory of a clean path. Without follow no directory of the
 // path may be a link; the last name is not examined. "/" becomes "." in
 // itself.
-func find(path string, follow bool) (place, error) {
+func find(path string, follow bool) (nameAt, error) {
 	if follow && len(path) >= unix.PathMax { // else the limit would depend on where the last slash is
-		return place{-1, ""}, unix.ENAMETOOLONG
+		return nameAt{-1, ""}, unix.ENAMETOOLONG
 	}
 	dir, name := filepath.Split(path)
 	if name == "" {
@@ -36,12 +36,12 @@ func find(path string, follow bool) (place, error) {
 	} else {
 		fd, err = at.OpenUnlinked(unix.AT_FDCWD, dir, at.Directory)
 	}
-	return place{fd, name}, err
+	return nameAt{fd, name}, err
 }
 
 // look opens the file at p with O_PATH, a link itself if not follow, and
 // returns its status.
-func (p place) look(follow bool) (int, unix.Stat_t, error) {
+func (p nameAt) look(follow bool) (int, unix.Stat_t, error) {
 	flags := unix.O_PATH | unix.O_CLOEXEC
 	if !follow {
 		flags |= unix.O_NOFOLLOW
@@ -60,7 +60,7 @@ func (p place) look(follow bool) (int, unix.Stat_t, error) {
 
 // reopen opens the file of the O_PATH descriptor fd again; without /proc it uses
 // p. O_NONBLOCK is only set during the open.
-func (p place) reopen(fd int, st unix.Stat_t, flags int) (int, error) {
+func (p nameAt) reopen(fd int, st unix.Stat_t, flags int) (int, error) {
 	flags |= unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	opened, err := at.Openat(unix.AT_FDCWD, at.ProcPath(fd), flags, 0)
 	if err == unix.ENOENT {
@@ -79,7 +79,7 @@ func (p place) reopen(fd int, st unix.Stat_t, flags int) (int, error) {
 	return opened, nil
 }
 
-func (p place) openSame(st unix.Stat_t, flags int) (int, error) {
+func (p nameAt) openSame(st unix.Stat_t, flags int) (int, error) {
 	fd, err := at.Openat(p.dir, p.name, flags, 0)
 	if err != nil {
 		return -1, err

@@ -23,7 +23,7 @@ type Screened struct {
 }
 
 // look is [place.look] with the check.
-func (s Screened) look(p place, follow bool) (int, unix.Stat_t, error) {
+func (s Screened) look(p nameAt, follow bool) (int, unix.Stat_t, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	if !follow {
 		how.Flags |= unix.O_NOFOLLOW
@@ -71,7 +71,7 @@ func (s Screened) metadata(path string, follow bool) (result wire.MetadataResult
 	if path, err = clean(path, follow); err != nil {
 		return result, err
 	}
-	p := place{unix.AT_FDCWD, path}
+	p := nameAt{unix.AT_FDCWD, path}
 	if !follow {
 		if p, err = find(path, false); err != nil {
 			return result, err
@@ -122,7 +122,7 @@ func (s Screened) find(path string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	fd, _, err := s.look(place{unix.AT_FDCWD, path}, true)
+	fd, _, err := s.look(nameAt{unix.AT_FDCWD, path}, true)
 	return fd, err
 }
 
@@ -133,7 +133,7 @@ func (s Screened) ReadDirectory(ctx context.Context, path string) ([]wire.Direct
 		return nil, failed(err)
 	}
 	defer unix.Close(fd)
-	names, err := place{unix.AT_FDCWD, at.ProcPath(fd)}.list(true, listBuffer)
+	names, err := nameAt{unix.AT_FDCWD, at.ProcPath(fd)}.list(true, listBuffer)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -157,7 +157,7 @@ func (s Screened) openWalk(path string, follow bool) (*walkRoot, error) {
 		return nil, err
 	}
 	unix.Close(target)
-	fd, _, err := s.look(place{unix.AT_FDCWD, path}, follow)
+	fd, _, err := s.look(nameAt{unix.AT_FDCWD, path}, follow)
 	if err != nil {
 		return nil, err
 	}

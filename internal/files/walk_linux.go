@@ -11,7 +11,7 @@ import (
 // A walkRoot is the directory where a walk starts. Everything below is opened
 // from there, so that the root may be moved during the walk.
 type walkRoot struct {
-	place
+	nameAt
 	follow bool
 	id     any
 	buf    []byte // shared by all listings, of which one is used at a time
@@ -46,7 +46,7 @@ func newWalk(fd int, follow bool) (*walkRoot, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &walkRoot{place: place{fd, "."}, follow: follow, id: id, buf: make([]byte, listBuffer)}, nil
+	return &walkRoot{nameAt: nameAt{fd, "."}, follow: follow, id: id, buf: make([]byte, listBuffer)}, nil
 }
 
 // A directoryID is equal for two names of one directory.

@@ -44,7 +44,7 @@ func (Direct) Replace(_ context.Context, path string) (*os.File, error) {
 
 // openToWrite opens the file at p and follows links, or creates a file with mode. It
 // does not truncate. Directories, sockets and FIFOs without a reader are errors.
-func (p place) openToWrite(mode uint32) (int, unix.Stat_t, error) {
+func (p nameAt) openToWrite(mode uint32) (int, unix.Stat_t, error) {
 	fd, st, err := p.look(true)
 	if err == unix.ENOENT { // missing, or a dangling link
 		return p.openOrMake(mode)
@@ -64,7 +64,7 @@ func (p place) openToWrite(mode uint32) (int, unix.Stat_t, error) {
 }
 
 // openOrMake lets the kernel create the file to which p leads.
-func (p place) openOrMake(mode uint32) (fd int, st unix.Stat_t, err error) {
+func (p nameAt) openOrMake(mode uint32) (fd int, st unix.Stat_t, err error) {
 	fd, err = at.Openat(p.dir, p.name, openFlags|unix.O_CREAT, mode)
 	if err != nil {
 		return -1, st, err
@@ -113,7 +113,7 @@ const maxAppearances = 8
 
 var errAppeared = fmt.Errorf("another program has created the file: %w", unix.EEXIST)
 
-func (p place) write(path string, data []byte, follow bool) error {
+func (p nameAt) write(path string, data []byte, follow bool) error {
 	fd, st, err := p.look(false)
 	if err == unix.ENOENT {
 		return p.create(data)
@@ -133,7 +133,7 @@ func (p place) write(path string, data []byte, follow bool) error {
 
 // writeThrough writes the target of the link at p. The kernel follows the link
 // and applies its own rules about links of other users.
-func (p place) writeThrough(path string, data []byte) error {
+func (p nameAt) writeThrough(path string, data []byte) error {
 	fd, st, err := p.look(true)
 	if err == unix.ENOENT {
 		fd, st, err := p.openOrMake(0o666)
@@ -150,7 +150,7 @@ func (p place) writeThrough(path string, data []byte) error {
 		return err
 	}
 	defer unix.Close(fd)
-	target := place{dir: -1}
+	target := nameAt{dir: -1}
 	if kind(st) == unix.S_IFREG && !p.isProc() {
 		if found, ok := locate(fd, st); ok {
 			defer found.close()
@@ -162,25 +162,25 @@ func (p place) writeThrough(path string, data []byte) error {
 
 // isProc reports whether p is one of the kernel's own links, which lead to a file
 // and not to a name.
-func (p place) isProc() bool {
+func (p nameAt) isProc() bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(p.dir, &st) != nil || st.Type == unix.PROC_SUPER_MAGIC
 }
 
 // locate finds the place of an open file.
-func locate(fd int, st unix.Stat_t) (place, bool) {
+func locate(fd int, st unix.Stat_t) (nameAt, bool) {
 	path, ok := realPath(fd)
 	if !ok {
-		return place{}, false
+		return nameAt{}, false
 	}
 	p, err := find(path, false)
 	if err != nil {
-		return place{}, false
+		return nameAt{}, false
 	}
 	var there unix.Stat_t
 	if unix.Fstatat(p.dir, p.name, &there, unix.AT_SYMLINK_NOFOLLOW) != nil || !at.Same(st, there) {
 		p.close()
-		return place{}, false
+		return nameAt{}, false
 	}
 	return p, true
 }
@@ -189,7 +189,7 @@ func locate(fd int, st unix.Stat_t) (place, bool) {
 // The file is opened before anything else is tried, so that missing write
 // permission fails here. target is the place of the file itself, with dir -1 if
 // that is unknown.
-func (p place) overwrite(fd int, st unix.Stat_t, target place, path string, data []byte, follow bool) error {
+func (p nameAt) overwrite(fd int, st unix.Stat_t, target nameAt, path string, data []byte, follow bool) error {
 	switch kind(st) {
 	case unix.S_IFDIR:
 		return unix.EISDIR
@@ -217,7 +217,7 @@ func (p place) overwrite(fd int, st unix.Stat_t, target place, path string, data
 
 // change gives a regular file, opened for writing, a new content. p is its
 // place, with dir -1 if that is unknown.
-func (p place) change(file int, data []byte) error {
+func (p nameAt) change(file int, data []byte) error {
 	if done, err := writeAtOnce(file, data); done || err != nil {
 		return err
 	}
