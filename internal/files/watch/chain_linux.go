@@ -21,12 +21,12 @@ var (
 // A chain is the existing part of a path, from the root on. None of its
 // components is a symbolic link.
 type chain struct {
-	links   []link
+	links   []component
 	present bool // the whole path must exist; else it must not
 }
 
-// A link is an existing component of a path.
-type link struct {
+// A component is an existing directory or file of a path.
+type component struct {
 	fd    int // O_PATH; closed with the chain
 	path  string
 	next  string // the next name in the path; empty at its end
@@ -57,7 +57,7 @@ func (c *chain) open(path string) error {
 		if err != nil {
 			return os.NewSyscallError("openat", err)
 		}
-		l := link{fd: fd, path: at, next: next}
+		l := component{fd: fd, path: at, next: next}
 		err = l.examine()
 		c.links = append(c.links, l)
 		if err != nil {
@@ -75,7 +75,7 @@ func (c *chain) open(path string) error {
 }
 
 // examine refuses files that cannot be watched.
-func (l *link) examine() error {
+func (l *component) examine() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(l.fd, &st); err != nil {
 		return os.NewSyscallError("fstat", err)
