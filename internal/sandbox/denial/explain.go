@@ -97,7 +97,7 @@ func Explain(policy *sandbox.Policy, code int, recent *Recent) *Fact {
 
 type explainer struct {
 	policy *sandbox.Policy
-	lines  []line
+	lines  []outputLine
 }
 
 // line explains the error that a line reports.

@@ -43,7 +43,7 @@ const (
 // entries or streams divide it, and in upper or lower case. A Judge keeps no
 // text. The zero Judge has seen no output.
 type Judge struct {
-	out, err, both state // the state at the end of each view
+	out, err, both matchState // the state at the end of each view
 }
 
 // Add adds the next output.
@@ -85,17 +85,17 @@ func (j *Judge) Denied(code int) bool {
 	return code == exitSIGSYS
 }
 
-// A state says with which beginnings of phrases the text so far ends. The zero
+// A matchState says with which beginnings of phrases the text so far ends. The zero
 // state is no beginning; hit means that a phrase was found, and stays.
-type state uint8
+type matchState uint8
 
-const hit state = 255
+const hit matchState = 255
 
-// A table gives the state that follows a state and a byte. It looks for all
+// A matchTable gives the state that follows a state and a byte. It looks for all
 // phrases at once, in one step per byte.
-type table [256][256]state
+type matchTable [256][256]matchState
 
-func (t *table) walk(s state, data []byte) state {
+func (t *matchTable) walk(s matchState, data []byte) matchState {
 	for _, b := range data {
 		s = t[s][b]
 	}
@@ -104,7 +104,7 @@ func (t *table) walk(s state, data []byte) state {
 
 // transitions returns the table of the phrases. It is made on first use,
 // because many processes of this program never need it.
-var transitions = sync.OnceValue(func() *table { return newTable(spellings()) })
+var transitions = sync.OnceValue(func() *matchTable { return newTable(spellings()) })
 
 // spellings returns the phrases as they occur in UTF-8 text that has not been
 // lower-cased; the table lower-cases ASCII. Of all other characters only two
@@ -127,10 +127,10 @@ func spellings() []string {
 // newTable makes a state for each beginning of a word. The state that follows is
 // the longest beginning with which the text then ends. No word may contain
 // another.
-func newTable(words []string) *table {
-	t, last := new(table), state(0)
+func newTable(words []string) *matchTable {
+	t, last := new(matchTable), matchState(0)
 	for _, w := range words {
-		s, end := state(0), len(w)-1
+		s, end := matchState(0), len(w)-1
 		for i := range end {
 			if t[s][w[i]] == 0 {
 				last++
@@ -151,8 +151,8 @@ func newTable(words []string) *table {
 
 // complete fills in the transitions for bytes with which no word continues: they
 // are the transitions of the longest shorter beginning.
-func (t *table) complete() {
-	type pair struct{ s, shorter state }
+func (t *matchTable) complete() {
+	type pair struct{ s, shorter matchState }
 	var queue []pair // shorter states come first, because they are complete
 	for _, s := range t[0] {
 		if s != 0 && s != hit {

@@ -19,13 +19,13 @@ const (
 // Recent keeps the newest lines of output for Explain, within the limits above.
 // The zero Recent has seen no output.
 type Recent struct {
-	lines []line // oldest first, in the order in which they ended
+	lines []outputLine // oldest first, in the order in which they ended
 	size  int
 	open  [2][]byte // the unfinished line of each stream: stdout or terminal, stderr
 }
 
-// A line is not empty and has no line break.
-type line struct {
+// An outputLine is not empty and has no line break.
+type outputLine struct {
 	stderr bool
 	text   string
 }
@@ -42,7 +42,7 @@ func (r *Recent) Add(stream outlog.Stream, data []byte) {
 		}
 		*open = append(*open, data[:min(end, maxLine-len(*open))]...)
 		if len(*open) > 0 {
-			r.push(line{stderr, string(*open)})
+			r.push(outputLine{stderr, string(*open)})
 		}
 		*open, data = (*open)[:0], data[end+1:]
 	}
@@ -55,22 +55,22 @@ func (r *Recent) unfinished(stderr bool) *[]byte {
 	return &r.open[0]
 }
 
-func (r *Recent) push(l line) {
+func (r *Recent) push(l outputLine) {
 	r.lines = append(r.lines, l)
 	r.size += len(l.text)
 	for len(r.lines) > maxLines || r.size > RecentBytes {
 		r.size -= len(r.lines[0].text)
-		r.lines[0] = line{}
+		r.lines[0] = outputLine{}
 		r.lines = r.lines[1:]
 	}
 }
 
 // all returns the lines; the unfinished ones come last.
-func (r *Recent) all() []line {
+func (r *Recent) all() []outputLine {
 	lines := r.lines[:len(r.lines):len(r.lines)]
 	for _, stderr := range []bool{false, true} {
 		if open := *r.unfinished(stderr); len(open) > 0 {
-			lines = append(lines, line{stderr, string(open)})
+			lines = append(lines, outputLine{stderr, string(open)})
 		}
 	}
 	return lines
