@@ -58,15 +58,15 @@ type scan struct {
 
 // A track is the state of one stream.
 type track struct {
-	open    *line // the line that has begun and not ended
-	current line
+	open    *openLine // the line that has begun and not ended
+	current openLine
 	spare   []byte            // memory for the next line
 	before  []wire.SearchLine // the last lines that did not match, oldest first
 	after   int               // how many of the next lines to show as context
 }
 
-// A line is a line that is being assembled.
-type line struct {
+// An openLine is a line that is being assembled.
+type openLine struct {
 	number, seq uint64
 	stream      outlog.Stream
 	wanted      bool   // it is in the range of the query
@@ -107,13 +107,13 @@ func (s *scan) run(log *outlog.Log, first, last uint64) error {
 
 // finish checks the lines that have not ended, and sorts the answer.
 func (s *scan) finish(closed bool) {
-	var open []*line
+	var open []*openLine
 	for i := range s.tracks {
 		if l := s.tracks[i].open; l != nil {
 			open = append(open, l)
 		}
 	}
-	slices.SortFunc(open, func(a, b *line) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(open, func(a, b *openLine) int { return cmp.Compare(a.number, b.number) })
 	for _, l := range open {
 		if !s.over {
 			s.tracks[l.stream].open = nil
@@ -135,7 +135,7 @@ func (s *scan) add(e outlog.Entry) {
 				return
 			}
 			s.began++
-			t.current = line{number: s.began, seq: e.Seq, stream: e.Stream, wanted: s.wants(e.Stream, s.began), text: t.spare[:0]}
+			t.current = openLine{number: s.began, seq: e.Seq, stream: e.Stream, wanted: s.wants(e.Stream, s.began), text: t.spare[:0]}
 			t.open = &t.current
 		}
 		l := t.open
@@ -173,7 +173,7 @@ func (s *scan) pending() bool {
 }
 
 // end decides whether a complete line is part of the answer.
-func (s *scan) end(l *line, open bool) {
+func (s *scan) end(l *openLine, open bool) {
 	if !l.wanted {
 		return
 	}
@@ -246,7 +246,7 @@ const matchLead = wire.MaxLineText / 4
 
 // withText adds the part of a line that is shown: its beginning, or the part around
 // the match.
-func withText(shown wire.SearchLine, l *line, match []int) wire.SearchLine {
+func withText(shown wire.SearchLine, l *openLine, match []int) wire.SearchLine {
 	start, end := 0, min(len(l.text), wire.MaxLineText)
 	if match != nil && match[1] > end {
 		start = max(0, min(match[0]-matchLead, len(l.text)-wire.MaxLineText))
