@@ -11,15 +11,15 @@ import (
 // Behind(2) send both copies late.
 type Action struct {
 	name  string // as a Fate
-	apply func(v *verdict, r *Rule, m *Message)
+	apply func(v *effect, r *Rule, m *Message)
 }
 
 // Actions on the message itself. Other messages pass a message that is held or
 // late.
 var (
-	Drop      = Action{"dropped", func(v *verdict, _ *Rule, _ *Message) { v.drop = true }}
-	Duplicate = Action{"duplicated", func(v *verdict, _ *Rule, _ *Message) { v.copies++ }}
-	Hold      = Action{"held", func(v *verdict, r *Rule, _ *Message) { v.hold = r }} // until Rule.Release
+	Drop      = Action{"dropped", func(v *effect, _ *Rule, _ *Message) { v.drop = true }}
+	Duplicate = Action{"duplicated", func(v *effect, _ *Rule, _ *Message) { v.copies++ }}
+	Hold      = Action{"held", func(v *effect, r *Rule, _ *Message) { v.hold = r }} // until Rule.Release
 )
 
 // Actions on the connection, right before or right after the message would be
@@ -41,13 +41,13 @@ var (
 // of its connection, including control frames. Swallow does not forward the message
 // either.
 var (
-	SwallowAfter = Action{"swallowed after", func(v *verdict, _ *Rule, _ *Message) { v.mute = true }}
-	Swallow      = Action{"swallowed", func(v *verdict, _ *Rule, _ *Message) { v.drop, v.mute = true, true }}
+	SwallowAfter = Action{"swallowed after", func(v *effect, _ *Rule, _ *Message) { v.mute = true }}
+	Swallow      = Action{"swallowed", func(v *effect, _ *Rule, _ *Message) { v.drop, v.mute = true, true }}
 )
 
 // HalfCloseAfter ends this direction of the connection after the message: the
 // receiver sees the end, and its own messages still arrive.
-var HalfCloseAfter = Action{"half-closed after", func(v *verdict, _ *Rule, m *Message) {
+var HalfCloseAfter = Action{"half-closed after", func(v *effect, _ *Rule, m *Message) {
 	from := m.From
 	v.after = append(v.after, func(l *link) { l.lines[from].halfClose() })
 }}
@@ -62,36 +62,36 @@ func StrandAfter(as Stranded) Action {
 }
 
 func before(name string, fault func(*link)) Action {
-	return Action{name, func(v *verdict, _ *Rule, _ *Message) { v.before = append(v.before, fault) }}
+	return Action{name, func(v *effect, _ *Rule, _ *Message) { v.before = append(v.before, fault) }}
 }
 
 func after(name string, fault func(*link)) Action {
-	return Action{name, func(v *verdict, _ *Rule, _ *Message) { v.after = append(v.after, fault) }}
+	return Action{name, func(v *effect, _ *Rule, _ *Message) { v.after = append(v.after, fault) }}
 }
 
 // Behind sends the message after n later ones, or at the end of the stream.
 func Behind(n int) Action {
-	return Action{fmt.Sprintf("put behind %d", n), func(v *verdict, _ *Rule, _ *Message) { v.behind = n }}
+	return Action{fmt.Sprintf("put behind %d", n), func(v *effect, _ *Rule, _ *Message) { v.behind = n }}
 }
 
 // HoldFor holds the message for a time; other messages pass it.
 func HoldFor(d time.Duration) Action {
-	return Action{fmt.Sprintf("held for %v", d), func(v *verdict, r *Rule, _ *Message) { v.hold, v.holdFor = r, d }}
+	return Action{fmt.Sprintf("held for %v", d), func(v *effect, r *Rule, _ *Message) { v.hold, v.holdFor = r, d }}
 }
 
 // Delay sends the message, and all that follow, later by d.
 func Delay(d time.Duration) Action {
-	return Action{fmt.Sprintf("delayed by %v", d), func(v *verdict, _ *Rule, _ *Message) { v.delay += d }}
+	return Action{fmt.Sprintf("delayed by %v", d), func(v *effect, _ *Rule, _ *Message) { v.delay += d }}
 }
 
 // Replace sends other content in place of the message; it need not be JSON.
 func Replace(content string) Action {
-	return Action{"replaced", func(v *verdict, _ *Rule, _ *Message) { v.content = []byte(content) }}
+	return Action{"replaced", func(v *effect, _ *Rule, _ *Message) { v.content = []byte(content) }}
 }
 
 // Edit sends the result of f in place of the message.
 func Edit(f func(m Message) []byte) Action {
-	return Action{"edited", func(v *verdict, _ *Rule, m *Message) {
+	return Action{"edited", func(v *effect, _ *Rule, m *Message) {
 		now := *m
 		if v.content != nil {
 			now.Raw = v.content
@@ -129,12 +129,12 @@ func Fail(code int, message string) Action {
 
 // Precede sends other messages right before the message. Rules do not see them.
 func Precede(messages ...string) Action {
-	return Action{"preceded", func(v *verdict, _ *Rule, _ *Message) { v.precede = appendTexts(v.precede, messages) }}
+	return Action{"preceded", func(v *effect, _ *Rule, _ *Message) { v.precede = appendTexts(v.precede, messages) }}
 }
 
 // Follow sends other messages right after it.
 func Follow(messages ...string) Action {
-	return Action{"followed", func(v *verdict, _ *Rule, _ *Message) { v.follow = appendTexts(v.follow, messages) }}
+	return Action{"followed", func(v *effect, _ *Rule, _ *Message) { v.follow = appendTexts(v.follow, messages) }}
 }
 
 func appendTexts(to [][]byte, messages []string) [][]byte {

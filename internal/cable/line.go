@@ -207,7 +207,7 @@ func (l *line) deliver(it item) {
 
 // execute carries out a verdict. It announces a fault that comes before the message
 // at once: after FreezeBefore the message may wait for long.
-func (l *line) execute(it item, m *Message, v verdict, announce func()) {
+func (l *line) execute(it item, m *Message, v effect, announce func()) {
 	for _, fault := range v.before {
 		fault(l.link)
 	}
@@ -244,7 +244,7 @@ func (l *line) execute(it item, m *Message, v verdict, announce func()) {
 }
 
 // route sends a frame now, or stores it where it waits.
-func (l *line) route(frame []byte, m *Message, v verdict) {
+func (l *line) route(frame []byte, m *Message, v effect) {
 	switch {
 	case v.hold != nil && v.hold.keep(l, frame):
 		if v.holdFor > 0 {

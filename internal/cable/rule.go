@@ -190,8 +190,8 @@ func (r *Rule) acted(m Message) {
 	r.changed = make(chan struct{})
 }
 
-// A verdict is the combined effect of all rules on one message.
-type verdict struct {
+// An effect is the combined effect of all rules on one message.
+type effect struct {
 	rules         []*Rule // that act on it
 	fate          string
 	before, after []func(*link)
@@ -208,7 +208,7 @@ type verdict struct {
 }
 
 // judge applies the rules to a message.
-func (c *Cable) judge(m *Message) (v verdict) {
+func (c *Cable) judge(m *Message) (v effect) {
 	c.mu.Lock()
 	rules := c.rules
 	c.mu.Unlock()
