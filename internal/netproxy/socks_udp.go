@@ -55,13 +55,13 @@ type association struct {
 	mu       sync.Mutex
 	port     uint16 // the client's; 0: unknown until its first datagram
 	active   time.Time
-	verdicts map[socksAddr]*verdict
+	verdicts map[socksAddr]*destination
 	deciding int
 	peers    map[netip.AddrPort]time.Time // when each was last sent a datagram
 }
 
-// A verdict is the decision about a destination.
-type verdict struct {
+// A destination is an address to which a client sends datagrams, with the decision about it.
+type destination struct {
 	expires time.Time        // zero: still being decided
 	waiting [][]byte         // payloads that wait for the decision
 	to      []netip.AddrPort // the first that can be sent to is used; none: refused
@@ -78,7 +78,7 @@ func (s *socksServer) associate(c net.Conn, hint socksAddr) {
 		ctx:      ctx,
 		host:     addrPort(c.RemoteAddr()).Addr(),
 		active:   time.Now(),
-		verdicts: map[socksAddr]*verdict{},
+		verdicts: map[socksAddr]*destination{},
 		peers:    map[netip.AddrPort]time.Time{},
 	}
 	// A client that knows its sending address announces it, or else port 0.
@@ -251,7 +251,7 @@ func (a *association) begin(to socksAddr, payload []byte, from netip.AddrPort) {
 	if len(a.verdicts) >= limits.verdicts {
 		a.forgetVerdict()
 	}
-	v := &verdict{waiting: [][]byte{bytes.Clone(payload)}}
+	v := &destination{waiting: [][]byte{bytes.Clone(payload)}}
 	a.verdicts[to] = v
 	a.deciding++
 	a.workers.Go(func() { // ends with the decision, which ends with a.ctx
@@ -259,7 +259,7 @@ func (a *association) begin(to socksAddr, payload []byte, from netip.AddrPort) {
 		a.mu.Lock()
 		a.deciding--
 		waiting := v.waiting
-		settled := &verdict{expires: time.Now().Add(limits.verdictAge), to: addresses}
+		settled := &destination{expires: time.Now().Add(limits.verdictAge), to: addresses}
 		a.verdicts[to] = settled
 		a.mu.Unlock()
 		for _, payload := range waiting {
