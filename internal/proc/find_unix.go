@@ -14,18 +14,18 @@ import (
 // defaultPath is the search path for a bare name when the child has no PATH.
 const defaultPath = "/bin:/usr/bin"
 
-// A location is where a child begins: its directory, as an open descriptor, and the
+// A startPoint is where a child begins: its directory, as an open descriptor, and the
 // path of its program relative to that.
-type location struct {
+type startPoint struct {
 	dir     int // a descriptor
 	program string
 }
 
-func (p location) close() { unix.Close(p.dir) }
+func (p startPoint) close() { unix.Close(p.dir) }
 
 // find opens the directory and finds the program, so that the error can say which
 // of them is missing.
-func find(spec Spec) (location, error) {
+func find(spec Spec) (startPoint, error) {
 	name := spec.Dir
 	if name == "" {
 		name = "."
@@ -37,14 +37,14 @@ func find(spec Spec) (location, error) {
 		}
 	}
 	if err != nil {
-		return location{}, &StartError{err, fmt.Sprintf("working directory %q", spec.Dir)}
+		return startPoint{}, &StartError{err, fmt.Sprintf("working directory %q", spec.Dir)}
 	}
 	program, err := findProgram(dir, spec.Argv[0], spec.Env)
 	if err != nil {
 		unix.Close(dir)
-		return location{}, err
+		return startPoint{}, err
 	}
-	return location{dir, program}, nil
+	return startPoint{dir, program}, nil
 }
 
 func openRetrying(name string, flags int) (int, error) {

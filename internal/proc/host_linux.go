@@ -151,7 +151,7 @@ func newForkRequest(ctx context.Context, spec Spec) (*forkRequest, error) {
 		req.ctx = context.WithoutCancel(ctx)
 		return req, nil
 	}
-	at, err := Abandonable(ctx, func() (location, error) { return find(spec) }, location.close)
+	at, err := Abandonable(ctx, func() (startPoint, error) { return find(spec) }, startPoint.close)
 	if err != nil {
 		return nil, err
 	}

@@ -34,14 +34,14 @@ type Process struct {
 
 	mu      sync.Mutex
 	state   state
-	code    int     // valid once exited
-	ending  *ending // set once terminated
-	killing int     // Kill calls that are running on the tree: it must not be released
-	settled bool    // all processes have ended and the tree is released
+	code    int          // valid once exited
+	ending  *termination // set once terminated
+	killing int          // Kill calls that are running on the tree: it must not be released
+	settled bool         // all processes have ended and the tree is released
 }
 
-// An ending is a termination in progress.
-type ending struct {
+// A termination is the requested end of a process, while it is in progress.
+type termination struct {
 	killNow       chan struct{} // closed: kill now
 	killRequested bool          // guarded by Process.mu
 	drained       chan struct{} // closed: the child has exited and its output has ended
@@ -312,7 +312,7 @@ func (p *Process) terminate(now bool) bool {
 	}
 	e, first := p.ending, p.ending == nil
 	if first {
-		e = &ending{
+		e = &termination{
 			killNow:  make(chan struct{}),
 			drained:  make(chan struct{}),
 			finished: make(chan struct{}),
@@ -339,7 +339,7 @@ func (p *Process) terminate(now bool) bool {
 
 // enforce kills what is left of the process after its grace, and cuts the output one
 // grace later, at the sink if that is blocked. It returns when all processes are gone.
-func (p *Process) enforce(e *ending) {
+func (p *Process) enforce(e *termination) {
 	defer close(e.finished)
 	var look sync.WaitGroup
 	defer look.Wait()
