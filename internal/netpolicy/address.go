@@ -11,17 +11,17 @@ const (
 	special       // opened only by a pattern for the address itself
 )
 
-// A location is a range of addresses and its purpose.
-type location struct {
+// An addressRange is a range of addresses and its purpose.
+type addressRange struct {
 	prefix netip.Prefix
 	reach  reach
 	what   string
 }
 
-func (l location) String() string { return l.prefix.String() + " (" + l.what + ")" }
+func (l addressRange) String() string { return l.prefix.String() + " (" + l.what + ")" }
 
-func at(prefix string, r reach, what string) location {
-	return location{netip.MustParsePrefix(prefix), r, what}
+func at(prefix string, r reach, what string) addressRange {
+	return addressRange{netip.MustParsePrefix(prefix), r, what}
 }
 
 // locations are the ranges of addresses that are not public. The first one that contains
@@ -29,7 +29,7 @@ func at(prefix string, r reach, what string) location {
 // refuse, the list has more of IPv6, and the services that give credentials to every
 // program on a machine. AllowLocalBinding is about services of the user, so it does not
 // open those.
-var locations = []location{
+var locations = []addressRange{
 	at("0.0.0.0/32", private, "unspecified"), // dialling it reaches loopback
 	at("0.0.0.0/8", special, "this network"),
 	at("10.0.0.0/8", private, "private"),
@@ -71,7 +71,7 @@ var (
 
 // locate returns the location of an address. An address that carries an IPv4 address
 // to a translator or through a tunnel has the location of that one.
-func locate(a netip.Addr) location {
+func locate(a netip.Addr) addressRange {
 	for _, l := range locations {
 		if l.prefix.Contains(a) {
 			return l
