@@ -37,7 +37,7 @@ type fileStat struct {
 	mode  fs.FileMode // type only
 	perm  uint32      // the rest of the mode
 	there bool
-	id    identity
+	id    inodeID
 	uid   int
 	links uint32
 	size  uint64
@@ -59,7 +59,7 @@ func statAt(dir int, name string, flags int) (fileStat, error) {
 		there: true,
 		mode:  fs.ModeIrregular,
 		perm:  uint32(st.Mode &^ unix.S_IFMT),
-		id:    identity{dev: unix.Mkdev(st.Dev_major, st.Dev_minor), ino: st.Ino},
+		id:    inodeID{dev: unix.Mkdev(st.Dev_major, st.Dev_minor), ino: st.Ino},
 		uid:   int(st.Uid),
 		links: st.Nlink,
 		size:  st.Size,
@@ -95,7 +95,7 @@ const (
 // whose registry file was last written at the time written. In the phase making
 // the identity is not known. Then the file is ours if the maker could have made
 // it: it has the same user and kind, and is not older than the entry.
-func ownershipOf(e entry, seen fileStat, written int64) ownership {
+func ownershipOf(e registryEntry, seen fileStat, written int64) ownership {
 	fits := seen.mode == 0
 	if e.want.Dir {
 		fits = seen.mode == fs.ModeDir

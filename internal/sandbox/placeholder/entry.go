@@ -24,15 +24,15 @@ const (
 
 var errDamaged = errors.New("damaged registry entry")
 
-// An identity distinguishes an inode from a later inode with the same number.
-type identity struct {
+// An inodeID distinguishes an inode from a later inode with the same number.
+type inodeID struct {
 	dev, ino uint64
 	born     int64 // ns since 1970; 0: the file system does not record it
 }
 
 // same reports whether a and b are one inode. Device numbers may change when
 // the machine restarts, so the time of birth is preferred.
-func (a identity) same(b identity) bool {
+func (a inodeID) same(b inodeID) bool {
 	if a.born != 0 && b.born != 0 {
 		return a.ino == b.ino && a.born == b.born
 	}
@@ -48,7 +48,7 @@ const (
 	made                 // it exists, unless it was removed from outside
 )
 
-// An entry is the content of a registry file. The file has these lines:
+// A registryEntry is the content of a registry file. The file has these lines:
 //
 //	placeholder dir "/home/dev/project/.git"   or file; first, once
 //	make                                       about to make it
@@ -57,10 +57,10 @@ const (
 //	real DEVICE INODE BORN                     it got content: no longer ours
 //
 // A line counts when it is complete.
-type entry struct {
+type registryEntry struct {
 	want  Want // Path is empty if the first line is missing
 	phase phase
-	id    identity // if made
+	id    inodeID // if made
 }
 
 const (
@@ -76,17 +76,17 @@ func lineWant(w Want) string {
 	return "placeholder " + kind + " " + strconv.Quote(w.Path) + "\n"
 }
 
-func lineMade(id identity) string { return "made " + id.String() + "\n" }
-func lineReal(id identity) string { return "real " + id.String() + "\n" }
+func lineMade(id inodeID) string { return "made " + id.String() + "\n" }
+func lineReal(id inodeID) string { return "real " + id.String() + "\n" }
 
-func (a identity) String() string { return fmt.Sprintf("%d %d %d", a.dev, a.ino, a.born) }
+func (a inodeID) String() string { return fmt.Sprintf("%d %d %d", a.dev, a.ino, a.born) }
 
 // decode reads a registry file. An entry that it returns without an error has
 // a checked path, or no path and the phase nothing.
-func decode(data []byte) (entry, error) {
-	var e entry
+func decode(data []byte) (registryEntry, error) {
+	var e registryEntry
 	if len(data) > maxEntry {
-		return entry{}, errDamaged
+		return registryEntry{}, errDamaged
 	}
 	for first := true; ; first = false {
 		line, rest, complete := bytes.Cut(data, []byte("\n"))
@@ -96,13 +96,13 @@ func decode(data []byte) (entry, error) {
 		data = rest
 		verb, args, _ := strings.Cut(string(line), " ")
 		if first != (verb == "placeholder") || !e.apply(verb, args) {
-			return entry{}, errDamaged
+			return registryEntry{}, errDamaged
 		}
 	}
 }
 
 // apply applies one line to the entry; false if the line makes no sense.
-func (e *entry) apply(verb, args string) bool {
+func (e *registryEntry) apply(verb, args string) bool {
 	switch verb {
 	case "placeholder":
 		kind, quoted, _ := strings.Cut(args, " ")
@@ -130,7 +130,7 @@ func (e *entry) apply(verb, args string) bool {
 	return false
 }
 
-func parseIdentity(s string) (id identity, ok bool) {
+func parseIdentity(s string) (id inodeID, ok bool) {
 	fields := strings.Split(s, " ")
 	if len(fields) != 3 {
 		return id, false

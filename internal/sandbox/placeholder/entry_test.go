@@ -8,26 +8,26 @@ import (
 
 func TestEntryPhases(t *testing.T) {
 	want := Want{Path: "/ws/a \"b\"\n.git", Dir: true}
-	first, second := identity{1, 2, 3}, identity{1, 2, 4}
+	first, second := inodeID{1, 2, 3}, inodeID{1, 2, 4}
 	for _, tc := range []struct {
 		name  string
 		lines []string
 		phase phase
-		id    identity
+		id    inodeID
 	}{
-		{"announced", nil, nothing, identity{}},
-		{"making", []string{lineMake}, making, identity{}},
+		{"announced", nil, nothing, inodeID{}},
+		{"making", []string{lineMake}, making, inodeID{}},
 		{"made", []string{lineMake, lineMade(first)}, made, first},
-		{"gone", []string{lineMake, lineGone}, nothing, identity{}},
+		{"gone", []string{lineMake, lineGone}, nothing, inodeID{}},
 		{"made again", []string{lineMake, lineMade(first), lineMake, lineMade(second)}, made, second},
 		{"cut short the second time", []string{lineMake, lineMade(first), lineMake}, making, first},
-		{"incomplete line", []string{lineMake, strings.TrimSuffix(lineMade(first), "\n")}, making, identity{}},
+		{"incomplete line", []string{lineMake, strings.TrimSuffix(lineMade(first), "\n")}, making, inodeID{}},
 		{"real", []string{lineMake, lineMade(first), lineReal(first)}, nothing, first},
 		{"real was an earlier one", []string{lineMake, lineMade(second), lineReal(first)}, made, second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := decode([]byte(lineWant(want) + strings.Join(tc.lines, "")))
-			if err != nil || got != (entry{want, tc.phase, tc.id}) {
+			if err != nil || got != (registryEntry{want, tc.phase, tc.id}) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
@@ -55,7 +55,7 @@ func TestEntryDamaged(t *testing.T) {
 		lineWant(Want{Path: "/" + strings.Repeat("a", maxPath)}),
 		good + strings.Repeat(lineMake, maxEntry/len(lineMake)),
 	} {
-		if got, err := decode([]byte(text)); !errors.Is(err, errDamaged) || got != (entry{}) {
+		if got, err := decode([]byte(text)); !errors.Is(err, errDamaged) || got != (registryEntry{}) {
 			t.Errorf("decode(%.60q) = %+v, %v", text, got, err)
 		}
 	}
@@ -68,18 +68,18 @@ func FuzzEntry(f *testing.F) {
 	good := lineWant(Want{Path: "/ws/.git", Dir: true})
 	f.Add([]byte(""))
 	f.Add([]byte(good))
-	f.Add([]byte(good + lineMake + lineMade(identity{1, 2, 3}) + lineReal(identity{1, 2, 3})))
+	f.Add([]byte(good + lineMake + lineMade(inodeID{1, 2, 3}) + lineReal(inodeID{1, 2, 3})))
 	f.Add([]byte(lineWant(Want{Path: "/ws/\xff\n\""}) + lineMake + lineGone + "ma"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, err := decode(data)
 		if err != nil {
-			if got != (entry{}) {
+			if got != (registryEntry{}) {
 				t.Fatalf("an error and an entry: %+v", got)
 			}
 			return
 		}
 		if got.want.Path == "" {
-			if got != (entry{}) {
+			if got != (registryEntry{}) {
 				t.Fatalf("no path: %+v", got)
 			}
 			return

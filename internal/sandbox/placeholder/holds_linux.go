@@ -80,7 +80,7 @@ func registryState(file, path string) lookupResult {
 	if err != nil {
 		return isHeld
 	}
-	switch ownershipOf(got.entry, seen, got.written) {
+	switch ownershipOf(got.registryEntry, seen, got.written) {
 	case absent:
 		return isHeld
 	case foreign:

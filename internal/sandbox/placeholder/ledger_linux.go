@@ -388,7 +388,7 @@ func inPlace(r record, de dirEntry, want Want, have *lockedFile) (phase, *locked
 	if err != nil {
 		return nothing, nil, err
 	}
-	switch ownershipOf(got.entry, seen, got.written) {
+	switch ownershipOf(got.registryEntry, seen, got.written) {
 	case absent:
 		return nothing, nil, nil
 	case foreign:
@@ -544,7 +544,7 @@ func locate(got reading, f *lockedFile) (dirEntry, fileStat, error) {
 			return dirEntry{}, fileStat{}, err
 		}
 		seen, err := de.stat()
-		if err != nil || ownershipOf(got.entry, seen, got.written) != ours {
+		if err != nil || ownershipOf(got.registryEntry, seen, got.written) != ours {
 			de.close()
 			return dirEntry{}, fileStat{}, err
 		}

@@ -36,7 +36,7 @@ func asChange(path string, err error) error {
 // ledgers that do not know each other, and ends with the process.
 type lockedFile struct {
 	fd int
-	id identity
+	id inodeID
 }
 
 // open opens the file with the status seen, without a lock. It never blocks.

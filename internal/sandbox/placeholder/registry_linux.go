@@ -72,7 +72,7 @@ func (r record) stat() (written, size int64, linked bool, err error) {
 
 // A reading is an entry and the status of its file.
 type reading struct {
-	entry
+	registryEntry
 	written int64
 	size    int64
 	linked  bool
@@ -101,7 +101,7 @@ func (r record) read() (reading, error) {
 		}
 		n += m
 	}
-	got.entry, err = decode(data[:n])
+	got.registryEntry, err = decode(data[:n])
 	if err == nil && registryName(got.want.Path) != filepath.Base(r.file) {
 		err = errDamaged
 	}
