@@ -29,7 +29,7 @@ func nested(paths []string) error {
 	entered := s.must("unshare", unix.SYS_UNSHARE, unix.CLONE_NEWUSER|unix.CLONE_NEWNS)
 	s.becomeRoot()
 	remounted := s.remount("/", flags&^unix.MS_RDONLY)
-	var attempts []attempt
+	var attempts []pathSteps
 	for _, path := range paths {
 		attempts = append(attempts, s.attack(path))
 	}
@@ -46,7 +46,7 @@ func nested(paths []string) error {
 }
 
 // conclude prints the results of the attempts, and the last line.
-func conclude(attempts []attempt, results []result) error {
+func conclude(attempts []pathSteps, results []result) error {
 	var open []string
 	for _, a := range attempts {
 		unmounted, bound, written := results[a.umount].errno, results[a.bind].errno, results[a.create].errno
@@ -89,8 +89,8 @@ func (s *script) becomeRoot() {
 // atCWD is AT_FDCWD in a register.
 const atCWD = ^uintptr(-unix.AT_FDCWD - 1)
 
-// An attempt has the steps against one path.
-type attempt struct {
+// A pathSteps has the steps against one path.
+type pathSteps struct {
 	path                       string
 	mounted                    bool // something is mounted there
 	umount, bind, create, open int  // steps
@@ -98,10 +98,10 @@ type attempt struct {
 
 // attack adds steps to uncover a path, to make and remove a file in it, and to open
 // it for writing. The third is for a directory, the fourth for a file.
-func (s *script) attack(path string) attempt {
+func (s *script) attack(path string) pathSteps {
 	name := s.text(fmt.Sprintf("%s/.tether-probe-%d", path, os.Getpid()))
 	around := s.text(filepath.Dir(path))
-	a := attempt{path: path, mounted: isMountPoint(path)}
+	a := pathSteps{path: path, mounted: isMountPoint(path)}
 	a.umount = s.try("umount", unix.SYS_UMOUNT2, s.text(path), unix.MNT_DETACH)
 	a.bind = s.try("mount", unix.SYS_MOUNT, around, around, 0, unix.MS_BIND, 0)
 	a.create = s.try("create", unix.SYS_OPENAT, atCWD, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|quick, 0o600)
