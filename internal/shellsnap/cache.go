@@ -20,12 +20,12 @@ type Cache struct {
 
 	mu      sync.Mutex
 	closed  bool
-	entries map[string]*entry
+	entries map[string]*capture
 	uses    uint64 // counts calls, to find the least recently used entry
 }
 
-// An entry is a capture, running or done.
-type entry struct {
+// A capture is the state of a shell that is being captured, or was.
+type capture struct {
 	done     chan struct{} // closed when snapshot is set
 	snapshot *Snapshot     // nil: the shell has none
 
@@ -35,7 +35,7 @@ type entry struct {
 
 // NewCache returns an empty cache. Close it.
 func NewCache(log *slog.Logger) *Cache {
-	c := &Cache{log: log, entries: map[string]*entry{}}
+	c := &Cache{log: log, entries: map[string]*capture{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -57,7 +57,7 @@ func (c *Cache) Get(ctx context.Context, key string, shell *Shell) *Snapshot {
 }
 
 // entry returns the entry for a key, or begins a capture; nil if there is no room.
-func (c *Cache) entry(key string, shell *Shell) *entry {
+func (c *Cache) entry(key string, shell *Shell) *capture {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.uses++
@@ -68,7 +68,7 @@ func (c *Cache) entry(key string, shell *Shell) *entry {
 	if c.closed || !c.makeRoomLocked() {
 		return nil
 	}
-	e := &entry{done: make(chan struct{}), used: c.uses}
+	e := &capture{done: make(chan struct{}), used: c.uses}
 	c.entries[key] = e
 	c.captures.Go(func() { c.fill(key, e, shell) }) // ends with the shell, or with the cache
 	return e
@@ -90,7 +90,7 @@ func (c *Cache) makeRoomLocked() bool {
 }
 
 // fill captures a shell.
-func (c *Cache) fill(key string, e *entry, shell *Shell) {
+func (c *Cache) fill(key string, e *capture, shell *Shell) {
 	snapshot, finish, err := shell.capture(c.ctx)
 	if err != nil {
 		c.log.Info("a login shell has no snapshot", "shell", shell.Path, "err", err)
