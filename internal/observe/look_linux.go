@@ -23,8 +23,8 @@ const (
 	lookTime       = 200 * time.Millisecond
 )
 
-// A tree is a process and everything that it started.
-type tree struct {
+// A processTree is a process and everything that it started.
+type processTree struct {
 	root    int
 	members []int // pids, also that of root, as far as known
 	input   FileID
@@ -34,7 +34,7 @@ type tree struct {
 
 // inspect inspects the processes of a tree. It may see little or nothing of other
 // users' processes, and sets Partial then.
-func inspect(t tree) Evidence {
+func inspect(t processTree) Evidence {
 	l := look{deadline: time.Now().Add(lookTime)}
 	e := Evidence{At: time.Now(), Looked: true, Root: t.root, Exited: t.exited, Input: t.input, Outputs: t.outputs}
 	members := slices.Clone(t.members)
@@ -61,7 +61,7 @@ func inspect(t tree) Evidence {
 // LookAt inspects the child of p and everything that it started.
 func LookAt(p *proc.Process) Evidence {
 	_, exited := p.Exited()
-	t := tree{root: p.Pid(), members: proc.NewFinder().Members(p), exited: exited}
+	t := processTree{root: p.Pid(), members: proc.NewFinder().Members(p), exited: exited}
 	p.Ends(
 		func(fd int) { t.input = identify(fd) },
 		func(fd int) { t.outputs = append(t.outputs, identify(fd)) },

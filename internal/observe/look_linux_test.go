@@ -17,7 +17,7 @@ const stranger = "TETHER_TEST_LOOK_AT"
 
 func TestMain(m *testing.M) {
 	if pid, err := strconv.Atoi(os.Getenv(stranger)); err == nil {
-		json.NewEncoder(os.Stdout).Encode(Decide(inspect(tree{root: pid, members: []int{pid}})))
+		json.NewEncoder(os.Stdout).Encode(Decide(inspect(processTree{root: pid, members: []int{pid}})))
 		return
 	}
 	os.Exit(m.Run())
@@ -90,7 +90,7 @@ func TestLookFindsHoldersOutsideTheTree(t *testing.T) {
 	r.Close()
 	w.Close()
 	v := awaitVerdict(t, func() Verdict {
-		v := Decide(inspect(tree{root: pid, members: []int{pid}}))
+		v := Decide(inspect(processTree{root: pid, members: []int{pid}}))
 		if v.Partial && v.Holder.PID == 0 { // a busy machine has cut the inspection short
 			v.Activity = Unknown
 		}
@@ -106,7 +106,7 @@ func TestLookAtMissingProcess(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if v := Decide(inspect(tree{root: cmd.Process.Pid, members: []int{cmd.Process.Pid}})); v.Activity != Unknown {
+	if v := Decide(inspect(processTree{root: cmd.Process.Pid, members: []int{cmd.Process.Pid}})); v.Activity != Unknown {
 		t.Errorf("%+v", v)
 	}
 }
@@ -127,7 +127,7 @@ func TestLookAtAStrangeName(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := started(t, exec.Command(name, "1000"))
-	v := awaitVerdict(t, func() Verdict { return Decide(inspect(tree{root: pid, members: []int{pid}})) }, Sleeping)
+	v := awaitVerdict(t, func() Verdict { return Decide(inspect(processTree{root: pid, members: []int{pid}})) }, Sleeping)
 	if v.Name != ") R? 1 (x" || strings.Contains(v.Text, "\n") {
 		t.Errorf("%+v", v)
 	}
@@ -141,7 +141,7 @@ func TestLookAtAZombie(t *testing.T) {
 	}
 	defer cmd.Wait()
 	pid := cmd.Process.Pid
-	v := awaitVerdict(t, func() Verdict { return Decide(inspect(tree{root: pid, members: []int{pid}})) }, Zombie)
+	v := awaitVerdict(t, func() Verdict { return Decide(inspect(processTree{root: pid, members: []int{pid}})) }, Zombie)
 	if v.PID != pid || v.Seen[0].Saw != "state Z" {
 		t.Errorf("%+v", v)
 	}
@@ -154,7 +154,7 @@ func TestLookIsBounded(t *testing.T) {
 	for i := range members {
 		members[i] = pid
 	}
-	e := inspect(tree{root: pid, members: members})
+	e := inspect(processTree{root: pid, members: members})
 	if len(e.Processes) > maxProcesses || !e.Partial {
 		t.Errorf("%d processes, partial %t", len(e.Processes), e.Partial)
 	}
