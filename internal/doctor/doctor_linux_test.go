@@ -20,7 +20,13 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if err := proc.ResetInherited(); err != nil { // a job in the background ignores SIGINT
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // A machine is this machine as a Config to examine.
 type machine struct {
