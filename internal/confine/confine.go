@@ -1,14 +1,3 @@
-// Package confine runs commands in the sandboxes that clients ask for. It
-// applies package sandbox to this machine: an intent is bound and compiled, and
-// the plan goes to the backend that was found to work here. The result is a
-// [proc.Spec] that runs the command inside, or an error that says what is
-// missing. A command never runs with less than its plan.
-//
-// Where a change belongs: confine.go has the Confiner and the order of a start,
-// prepare_linux.go builds one sandbox, probe_linux.go and support.go find out
-// what works here, gate_linux.go connects a managed network, copy_linux.go and
-// loader.go are about the programs that are executed, hidden_linux.go lists the
-// paths that every sandbox hides.
 package confine
 
 import (
@@ -73,8 +62,8 @@ type Config struct {
 	Log *slog.Logger // nil: no log
 }
 
-// A Confiner prepares confined commands. It finds out once which kind of
-// sandbox works here.
+// A Confiner prepares confined commands. It probes this machine to find out which
+// kind of sandbox works here.
 type Confiner struct {
 	config Config
 	self   program
@@ -86,26 +75,11 @@ type Confiner struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
-	bubblewrap *os.File // is executed instead of its path; nil: the path is
+	bubblewrapImage *os.File // is executed instead of the file at its path; nil: that file is executed
 
-	mu      sync.Mutex
-	probing *probeRun // the latest
+	mu     sync.Mutex
+	latest *probeRun // nil: none has begun
 }
-
-// A probeRun finds out which kind of sandbox works here.
-type probeRun struct {
-	began   time.Time
-	done    chan struct{} // closed when support is set
-	support Support
-}
-
-// reprobeAfter is the time after which a machine that could not build sandboxes is
-// probed again: the problem may have been solved, or may have been temporary.
-const reprobeAfter = 30 * time.Second
-
-// beginDelay leaves the processors to the first client, which often connects as soon as
-// the server has printed its address.
-const beginDelay = 100 * time.Millisecond
 
 // masks are the files that are mounted over hidden ones.
 type masks struct{ hidden, empty string }
@@ -117,7 +91,8 @@ type program struct {
 	path   string
 	loader string // of a program that is not static; else empty
 
-	// The descriptor to execute, if that is possible; set by the first probe.
+	// The file that is executed by descriptor, set by the first probe. If a plan hides
+	// /proc, path is executed instead.
 	image *os.File
 }
 
@@ -168,46 +143,6 @@ func withReal(paths []string) []string {
 	return all
 }
 
-// Begin starts the probe in the background, after beginDelay. The first command starts
-// it if it comes earlier.
-func (c *Confiner) Begin() {
-	c.tasks.Go(func() { // ends after the delay, or with the confiner
-		select {
-		case <-time.After(beginDelay):
-			c.latestProbe()
-		case <-c.ctx.Done():
-		}
-	})
-}
-
-// latestProbe returns the latest probe, or starts a new one if there is none or
-// if it is outdated.
-func (c *Confiner) latestProbe() *probeRun {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.probing != nil && !c.probing.outdated() {
-		return c.probing
-	}
-	q := &probeRun{began: time.Now(), done: make(chan struct{})}
-	c.probing = q
-	c.tasks.Go(func() { // ends with the probe
-		defer close(q.done)
-		q.support = c.probe(c.ctx)
-		q.support.log(c.config.Log)
-	})
-	return q
-}
-
-// outdated reports whether the probe failed, and some time ago.
-func (q *probeRun) outdated() bool {
-	select {
-	case <-q.done:
-		return q.support.Problem != nil && time.Since(q.began) > reprobeAfter
-	default:
-		return false
-	}
-}
-
 func (c *Confiner) open() error {
 	var err error
 	if c.self, err = openProgram(c.config.Self); err != nil {
@@ -236,7 +171,7 @@ func (c *Confiner) Close() error {
 	c.cancel()
 	c.tasks.Wait()
 	errs := []error{c.ledger.Close()}
-	for _, f := range []*os.File{c.self.file, c.self.image, c.bubblewrap} {
+	for _, f := range []*os.File{c.self.file, c.self.image, c.bubblewrapImage} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -254,17 +189,6 @@ func (c *Confiner) StartSweeper() error {
 		program = c.config.Self
 	}
 	return c.ledger.StartSweeper(program, reexec.Argv("tether", reexec.Sweeper))
-}
-
-// Support waits until it is known which kind of sandbox works here.
-func (c *Confiner) Support(ctx context.Context) (Support, error) {
-	q := c.latestProbe()
-	select {
-	case <-q.done:
-		return q.support, nil
-	case <-ctx.Done():
-		return Support{}, context.Cause(ctx)
-	}
 }
 
 // A Request is a command and its sandbox.
@@ -333,7 +257,7 @@ func (c *Confiner) Start(ctx context.Context, r Request, sink func(*Prepared) pr
 			return nil, nil, err
 		}
 		process, err := prepared.Start(ctx, c.config.Procs, sink(prepared))
-		if err == nil || attempt == startAttempts || ctx.Err() != nil || !prepared.outdated() {
+		if err == nil || attempt == startAttempts || ctx.Err() != nil || !prepared.hidesMissing() {
 			return process, prepared, err
 		}
 	}
@@ -342,9 +266,9 @@ func (c *Confiner) Start(ctx context.Context, r Request, sink func(*Prepared) pr
 // startAttempts is how many times a start is attempted.
 const startAttempts = 3
 
-// outdated reports whether a path that the plan hides does not exist any
+// hidesMissing reports whether a path that the plan hides does not exist any
 // more.
-func (p *Prepared) outdated() bool {
+func (p *Prepared) hidesMissing() bool {
 	return slices.ContainsFunc(p.Plan.Ops, func(op sandbox.Op) bool {
 		if op.Kind != sandbox.OpMaskDir && op.Kind != sandbox.OpMaskFile {
 			return false
@@ -392,8 +316,8 @@ func (c *Confiner) Compile(r Request, support Support) (*sandbox.Policy, *sandbo
 	if err != nil || startsThroughProc(plan) {
 		return policy, plan, err
 	}
-	// Then the last stage is executed by its path, and no command may be able to
-	// replace that file.
+	// The plan hides /proc, so the stage is executed by its path: no command may be
+	// able to replace that file.
 	if access, _ := policy.Decide(c.self.path); access == sandbox.Write {
 		return nil, nil, sandbox.Unenforceable("/proc is denied and %s, which starts commands, could be replaced", c.self.path)
 	}
@@ -403,8 +327,8 @@ func (c *Confiner) Compile(r Request, support Support) (*sandbox.Policy, *sandbo
 // Placeholder reports whether a name exists only because a sandbox holds it.
 func (c *Confiner) Placeholder(path string) bool { return c.ledger.Holds(path) }
 
-// startsThroughProc reports whether the last stage can be executed through its
-// descriptor.
+// startsThroughProc reports whether the stage can be executed by descriptor. That
+// needs /proc inside the sandbox.
 func startsThroughProc(plan *sandbox.Plan) bool {
 	return !slices.ContainsFunc(plan.Ops, func(op sandbox.Op) bool { return op.Kind == sandbox.OpMaskDir && op.Path == "/proc" })
 }
@@ -412,7 +336,7 @@ func startsThroughProc(plan *sandbox.Plan) bool {
 func (c *Confiner) compile(r Request, support Support, runtime []string) (*sandbox.Policy, *sandbox.Plan, error) {
 	user := c.user
 	if r.NoPlaceholders {
-		user = nil // our helpers connect to nothing, and each new socket would restart them
+		user = nil // our helpers connect to nothing, and a plan that names sockets would change with each new one
 	}
 	policy, err := sandbox.Bind(r.Intent, sandbox.Process{
 		Cwd: r.Spec.Dir, Env: r.Spec.Env,

@@ -13,8 +13,8 @@ const (
 	maxLoader   = 4 << 10 // bytes of its path
 )
 
-// loaderOf returns the real path of the loader that a program needs, empty if it needs none. It reads the headers of ELF
-// itself: debug/elf would be a hundredth of tether, for debugging information that has no use here.
+// loaderOf returns the real path of the loader that a program needs, or nothing if it is linked statically. It reads
+// the ELF headers itself: debug/elf would make tether larger by a hundredth, and most of that is about debugging.
 func loaderOf(program io.ReaderAt) (string, error) {
 	head := make([]byte, 64)
 	if _, err := program.ReadAt(head, 0); err != nil || !bytes.HasPrefix(head, []byte("\x7fELF")) {

@@ -402,7 +402,7 @@ func (l *launch) bubblewrap(support Support, filter []byte, config *stage.Config
 		return err
 	}
 	program := support.Bubblewrap.Path
-	if l.confiner.bubblewrap != nil {
+	if l.confiner.bubblewrapImage != nil {
 		program = at.ProcPath(l.bubblewrapFd)
 	}
 	l.launcher.Argv = append([]string{program, "--args", strconv.Itoa(argsFd), "--"}, l.stageArgv()...)
@@ -447,8 +447,8 @@ func (l *launch) finish() {
 	l.launcher.Confirm, l.launcher.Ended = l.confirm, l.end
 	l.prepared.release = l.end
 	files := append(l.files[:len(l.files):len(l.files)], l.confiner.self.image)
-	if l.confiner.bubblewrap != nil {
-		files = append(files, l.confiner.bubblewrap)
+	if l.confiner.bubblewrapImage != nil {
+		files = append(files, l.confiner.bubblewrapImage)
 	}
 	for _, image := range files[len(l.files):] {
 		image.Chmod(executable) // before Linux 6.3 a command could change it

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,8 +60,8 @@ func (c *Confiner) probe(ctx context.Context) Support {
 	return v
 }
 
-// momentary reports whether an error is temporary and says nothing about the
-// candidates.
+// momentary reports whether an error is temporary and has nothing to do with the
+// candidate: the next one would probably fail too.
 func momentary(err error) bool {
 	for _, errno := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN} {
 		if errors.Is(err, errno) {
@@ -70,40 +69,6 @@ func momentary(err error) bool {
 		}
 	}
 	return false
-}
-
-// load prepares the program to be executed.
-func (p *program) load() error {
-	if p.image != nil {
-		return nil
-	}
-	info, err := p.file.Stat()
-	if err != nil {
-		return err
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		p.image, err = os.Open(p.path) // not our file, so no process of ours can change it
-	} else {
-		p.image, err = readOnlyImage(p.file)
-	}
-	return err
-}
-
-// loadBubblewrap prepares bubblewrap to be executed. Root owns the file and could
-// change it, because the first process is visible inside; so root executes a
-// read-only image. Other users must execute it from its path, which may give it
-// rights: a set-user-ID bit, or a profile of AppArmor.
-func (c *Confiner) loadBubblewrap(path string) error {
-	if os.Geteuid() != 0 || c.bubblewrap != nil {
-		return nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	c.bubblewrap, err = readOnlyImage(f)
-	return err
 }
 
 // candidates returns the ways to build a sandbox, best first. For the
@@ -121,14 +86,17 @@ func candidates() []Support {
 			{Mounts: proc.PrivateMounts, NoUser: true},
 		}, asUser...)
 	}
-	if nothingShared() { // a bubblewrap with more privileges than this process needs no private mounts from us
+	// If no mount is shared, the mounts of this process will do. A bubblewrap with the
+	// set-user-ID bit may work with them where this process cannot make a copy.
+	if nothingShared() {
 		return append(asUser, Support{Mounts: proc.SharedMounts}, Support{Mounts: proc.SharedMounts, NoProc: true})
 	}
 	return asUser
 }
 
 // nothingShared reports whether no mount of this process is shared with other
-// namespaces, so that a later mount cannot appear in a copy.
+// namespaces. Then a mount that another process makes later cannot appear in a
+// sandbox.
 func nothingShared() bool {
 	text, err := os.ReadFile(mountinfo.Own)
 	if err != nil {
@@ -188,7 +156,8 @@ func toolAdvice(err error) string {
 	return "Run `tether doctor` to see more"
 }
 
-// hostAdvice returns what prevents this machine from building sandboxes.
+// hostAdvice returns what prevents this machine from building sandboxes, and how to
+// change that.
 func hostAdvice(err error) string {
 	setting := func(name string) string {
 		text, _ := os.ReadFile("/proc/sys/" + name)

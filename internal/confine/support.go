@@ -24,7 +24,8 @@ type Support struct {
 	Advice  string
 }
 
-// refusal returns the error for a command that cannot be confined.
+// refusal returns the error for a command that cannot be confined: the problem and
+// the advice.
 func (v Support) refusal() error {
 	if v.Problem == nil {
 		return nil

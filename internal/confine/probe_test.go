@@ -16,13 +16,13 @@ func TestBeginLeavesTimeForTheFirstClient(t *testing.T) {
 		time.Sleep(beginDelay - 1)
 		synctest.Wait()
 		c.mu.Lock()
-		if c.probing != nil {
+		if c.latest != nil {
 			t.Error("the probe has begun before the delay")
 		}
 		c.mu.Unlock()
 		c.cancel()
 		c.tasks.Wait() // the wait ends with the confiner
-		if c.probing != nil {
+		if c.latest != nil {
 			t.Error("a confiner that was closed has begun a probe")
 		}
 	})

@@ -4,14 +4,50 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// A command can find the executed program through /proc/PID/exe, together with the
-// mount that it was executed from. On a mount of the host, the owner of the file
-// could change its mode or more. So it is executed from a read-only mount of its
-// own, or from a copy in memory.
+// A command can find the programs that build its sandbox through /proc/PID/exe, together
+// with the mounts that they were executed from. On a mount of the host, a command of the
+// owner of such a program could change its mode or more. So the program is executed from
+// an image: a read-only mount of its own, or a copy in memory.
+
+// load opens the image of the program, unless that was done before.
+func (p *program) load() error {
+	if p.image != nil {
+		return nil
+	}
+	info, err := p.file.Stat()
+	if err != nil {
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
+		p.image, err = os.Open(p.path) // not our file, so no process of ours can change it
+	} else {
+		p.image, err = readOnlyImage(p.file)
+	}
+	return err
+}
+
+// loadBubblewrap opens the image of bubblewrap if this server runs as root. A command
+// of root sees bubblewrap as the first process of its sandbox, and could change the
+// file through that process, because root owns it. For other users bubblewrap is
+// executed from its path, because the file there may have rights that an image lacks:
+// a set-user-ID bit, or a profile of AppArmor.
+func (c *Confiner) loadBubblewrap(path string) error {
+	if os.Geteuid() != 0 || c.bubblewrapImage != nil {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	c.bubblewrapImage, err = readOnlyImage(f)
+	return err
+}
 
 // readOnlyImage returns a program to be executed by descriptor. A process that
 // runs it cannot change it.

@@ -1,0 +1,73 @@
+package confine
+
+import (
+	"context"
+	"time"
+)
+
+// A probeRun is one probe: it finds out which kind of sandbox works here.
+type probeRun struct {
+	began   time.Time
+	done    chan struct{} // closed when support is set
+	support Support
+}
+
+// If a probe fails, it is repeated when a command asks for a sandbox and the probe began
+// more than reprobeAfter ago: the problem may have been solved, or may have been temporary.
+// A probe that succeeds is not repeated.
+const reprobeAfter = 30 * time.Second
+
+// beginDelay leaves the processors to the first client, which often connects as soon as
+// the server has printed its address.
+const beginDelay = 100 * time.Millisecond
+
+// Begin starts the probe in the background, after beginDelay. The first command starts
+// it if it comes earlier.
+func (c *Confiner) Begin() {
+	c.tasks.Go(func() { // ends after the delay, or with the confiner
+		select {
+		case <-time.After(beginDelay):
+			c.latestProbe()
+		case <-c.ctx.Done():
+		}
+	})
+}
+
+// latestProbe returns the latest probe. If there is none, or if it is outdated,
+// latestProbe starts a new one.
+func (c *Confiner) latestProbe() *probeRun {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.latest != nil && !c.latest.outdated() {
+		return c.latest
+	}
+	p := &probeRun{began: time.Now(), done: make(chan struct{})}
+	c.latest = p
+	c.tasks.Go(func() { // ends with the probe
+		defer close(p.done)
+		p.support = c.probe(c.ctx)
+		p.support.log(c.config.Log)
+	})
+	return p
+}
+
+// outdated reports whether the probe has failed and is to be repeated.
+func (p *probeRun) outdated() bool {
+	select {
+	case <-p.done:
+		return p.support.Problem != nil && time.Since(p.began) > reprobeAfter
+	default:
+		return false
+	}
+}
+
+// Support waits until it is known which kind of sandbox works here.
+func (c *Confiner) Support(ctx context.Context) (Support, error) {
+	p := c.latestProbe()
+	select {
+	case <-p.done:
+		return p.support, nil
+	case <-ctx.Done():
+		return Support{}, context.Cause(ctx)
+	}
+}
