@@ -30,7 +30,8 @@ import (
 // change while it is carried out.
 const maxPrepares = 10
 
-// Number of the first descriptor of a launcher, after those of the command.
+// firstFile is the number that the first of the Spec's Files has in the launcher, see
+// [proc.Launcher].
 const firstFile = 6
 
 func (c *Confiner) prepare(ctx context.Context, r Request, support Support) (*Prepared, error) {
@@ -40,18 +41,18 @@ func (c *Confiner) prepare(ctx context.Context, r Request, support Support) (*Pr
 		if p, err = c.prepareOnce(ctx, r, support); err == nil {
 			return p, nil
 		}
-		if _, moved := errors.AsType[*movedError](err); !moved {
+		if _, changed := errors.AsType[*changedError](err); !changed {
 			return nil, err
 		}
 	}
 	return nil, sandbox.Unenforceable("%v", err)
 }
 
-// A movedError means that a file has changed since the plan was made.
-type movedError struct{ err error }
+// A changedError means that a file has changed since the plan was made.
+type changedError struct{ err error }
 
-func (e *movedError) Error() string { return e.err.Error() }
-func (e *movedError) Unwrap() error { return e.err }
+func (e *changedError) Error() string { return e.err.Error() }
+func (e *changedError) Unwrap() error { return e.err }
 
 func (c *Confiner) prepareOnce(ctx context.Context, r Request, support Support) (*Prepared, error) {
 	policy, plan, err := c.Compile(r, support)
@@ -111,7 +112,7 @@ func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
 	if err != nil {
 		return err
 	}
-	if err := l.stage(config); err != nil {
+	if err := l.giveStage(config); err != nil {
 		l.end()
 		return err
 	}
@@ -131,7 +132,9 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, support Sup
 		return err
 	}
 	var last []byte
-	if !p.Policy.FullWrite && !r.NoPlaceholders { // our helpers, and the stage, need openat2
+	// The filter SetID refuses openat2. The stage needs that call, so it loads this
+	// filter last; our helpers need it all the time.
+	if !p.Policy.FullWrite && !r.NoPlaceholders {
 		if last, err = filterProgram(seccomp.SetID); err != nil {
 			return err
 		}
@@ -164,14 +167,14 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, support Sup
 		}
 	}
 	if seals {
-		config.Freeze, config.Seal = toFinish(mounts)
+		config.Freeze, config.Seal = toMakeReadOnly(mounts)
 		for _, op := range p.Plan.Ops {
 			if op.Kind == sandbox.OpCover {
 				config.Cover = append(config.Cover, op.Path)
 			}
 		}
 	}
-	if err := l.bubblewrap(support, program, config); err != nil {
+	if err := l.useBubblewrap(support, program, config); err != nil {
 		l.end()
 		return err
 	}
@@ -179,8 +182,9 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, support Sup
 	return nil
 }
 
-// toFinish returns the mounts that the stage has to make read-only.
-func toFinish(mounts []stage.Mount) (freeze, seal []string) {
+// toMakeReadOnly returns the mounts that the stage makes read-only, not bubblewrap:
+// parts of the new procfs, and masks and devices.
+func toMakeReadOnly(mounts []stage.Mount) (freeze, seal []string) {
 	for _, m := range mounts {
 		switch {
 		case !m.ReadOnly:
@@ -218,7 +222,9 @@ const maxSources = 256
 
 // expected returns the mounts that the stage must find inside. A file that a command
 // could replace while the sandbox is built is kept open, to be bound by descriptor.
-func (l *launch) expected(sealed, descriptors bool) ([]stage.Mount, error) {
+// seals: the stage will make the devices read-only. descriptors: bubblewrap can bind by
+// descriptor.
+func (l *launch) expected(seals, descriptors bool) ([]stage.Mount, error) {
 	var base, mounts []stage.Mount
 	add := func(m stage.Mount) {
 		mounts = append(mounts, m)
@@ -231,7 +237,7 @@ func (l *launch) expected(sealed, descriptors bool) ([]stage.Mount, error) {
 		m := stage.Mount{Path: op.Path, Kind: stage.MountBind, ReadOnly: readOnly}
 		f, err := m.Identify(source)
 		if err != nil {
-			return &movedError{fmt.Errorf("%s has changed while the sandbox was built: %w", source, err)}
+			return &changedError{fmt.Errorf("%s has changed while the sandbox was built: %w", source, err)}
 		}
 		swappable := !readOnly || op.Guard
 		if descriptors && swappable && source == op.Path && source != "/" && len(l.sources) < maxSources {
@@ -262,7 +268,7 @@ func (l *launch) expected(sealed, descriptors bool) ([]stage.Mount, error) {
 		case sandbox.OpDev:
 			base = append(base, stage.Mount{Path: op.Path, Kind: stage.MountDev})
 			for _, name := range bwrap.Devices { // root could change the devices of the host
-				base = append(base, stage.Mount{Path: op.Path + "/" + name, Kind: stage.MountDevice, ReadOnly: sealed})
+				base = append(base, stage.Mount{Path: op.Path + "/" + name, Kind: stage.MountDevice, ReadOnly: seals})
 			}
 		case sandbox.OpScratch, sandbox.OpDir, sandbox.OpSymlink, sandbox.OpSeal, sandbox.OpPlaceholder:
 		}
@@ -349,9 +355,9 @@ func (l *launch) giveBytes(name string, b []byte) (int, error) {
 	return n, nil
 }
 
-// stage passes the Config to the launcher, and the socket on which the stage
-// reports.
-func (l *launch) stage(s *stage.Config) (err error) {
+// giveStage passes the Config to the launcher, and the socket on which the stage
+// reports. These are the last files before the images that finish adds.
+func (l *launch) giveStage(s *stage.Config) (err error) {
 	if l.stageFd, err = l.giveBytes("stage", s.Encode()); err != nil {
 		return err
 	}
@@ -376,9 +382,9 @@ func (l *launch) stageArgv() []string {
 	return reexec.Argv(self, reexec.Sandbox, strconv.Itoa(l.stageFd), strconv.Itoa(l.reportFd))
 }
 
-// bubblewrap sets the launcher's command line to a bubblewrap that carries
+// useBubblewrap sets the launcher's command line to a bubblewrap that carries
 // out the plan.
-func (l *launch) bubblewrap(support Support, filter []byte, config *stage.Config) error {
+func (l *launch) useBubblewrap(support Support, filter []byte, config *stage.Config) error {
 	filterFd, err := l.giveBytes("filter", filter)
 	if err != nil {
 		return err
@@ -398,7 +404,7 @@ func (l *launch) bubblewrap(support Support, filter []byte, config *stage.Config
 	if err != nil {
 		return err
 	}
-	if err := l.stage(config); err != nil {
+	if err := l.giveStage(config); err != nil {
 		return err
 	}
 	program := support.Bubblewrap.Path
@@ -435,14 +441,14 @@ func (l *launch) holdPlaceholders() (err error) {
 	}
 	if l.lease, err = l.confiner.ledger.Acquire(wants); err != nil {
 		if _, exists := errors.AsType[*placeholder.ChangedError](err); exists {
-			return &movedError{err}
+			return &changedError{err}
 		}
 		return sandbox.Unenforceable("%v", err)
 	}
 	return nil
 }
 
-// finish puts everything into the Spec.
+// finish puts everything into the Spec: from here on, the command can be started.
 func (l *launch) finish() {
 	l.launcher.Confirm, l.launcher.Ended = l.confirm, l.end
 	l.prepared.release = l.end
@@ -451,7 +457,7 @@ func (l *launch) finish() {
 		files = append(files, l.confiner.bubblewrapImage)
 	}
 	for _, image := range files[len(l.files):] {
-		image.Chmod(executable) // before Linux 6.3 a command could change it
+		image.Chmod(executable) // before Linux 6.3, an earlier command could have changed the mode
 	}
 	l.prepared.Spec.Files, l.prepared.Spec.Launcher = files, l.launcher
 }
