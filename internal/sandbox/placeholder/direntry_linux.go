@@ -29,7 +29,7 @@ func openDirEntry(p string) (dirEntry, error) {
 	return dirEntry{dir, name}, err
 }
 
-func (s dirEntry) close() { unix.Close(s.parent) }
+func (de dirEntry) close() { unix.Close(de.parent) }
 
 // A fileStat is the status of a dirEntry. The zero fileStat: it does not
 // exist.
@@ -44,7 +44,9 @@ type fileStat struct {
 	since int64 // ns since 1970: birth if known, else the last change of the content
 }
 
-func (s dirEntry) stat() (fileStat, error) { return statAt(s.parent, s.name, unix.AT_SYMLINK_NOFOLLOW) }
+func (de dirEntry) stat() (fileStat, error) {
+	return statAt(de.parent, de.name, unix.AT_SYMLINK_NOFOLLOW)
+}
 
 func statAt(dir int, name string, flags int) (fileStat, error) {
 	var st unix.Statx_t
@@ -113,11 +115,11 @@ func ownershipOf(e registryEntry, seen fileStat, written int64) ownership {
 
 // empty reports whether the file or directory with the status seen has no
 // content.
-func (s dirEntry) empty(seen fileStat) (bool, error) {
+func (de dirEntry) empty(seen fileStat) (bool, error) {
 	if seen.mode == 0 {
 		return seen.size == 0, nil
 	}
-	fd, err := at.Openat(s.parent, s.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := at.Openat(de.parent, de.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, err
 	}
@@ -140,13 +142,13 @@ func emptyDir(fd int) (bool, error) {
 }
 
 // make makes the placeholder and returns its status.
-func (s dirEntry) make(dir bool) (fileStat, error) {
+func (de dirEntry) make(dir bool) (fileStat, error) {
 	var err error
 	if dir {
-		err = at.Retry(func() error { return unix.Mkdirat(s.parent, s.name, dirMode) })
+		err = at.Retry(func() error { return unix.Mkdirat(de.parent, de.name, dirMode) })
 	} else {
 		var fd int
-		fd, err = at.Openat(s.parent, s.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, fileMode)
+		fd, err = at.Openat(de.parent, de.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, fileMode)
 		if err == nil {
 			unix.Close(fd)
 		}
@@ -154,18 +156,18 @@ func (s dirEntry) make(dir bool) (fileStat, error) {
 	if err != nil {
 		return fileStat{}, err
 	}
-	seen, err := s.stat()
+	seen, err := de.stat()
 	if err == nil && (!seen.there || seen.mode != 0 && !seen.mode.IsDir() || seen.mode.IsDir() != dir) {
-		err = errMoved
+		err = errReplaced
 	}
 	return seen, err
 }
 
 // remove removes an empty directory or a file.
-func (s dirEntry) remove(dir bool) error {
+func (de dirEntry) remove(dir bool) error {
 	flags := 0
 	if dir {
 		flags = unix.AT_REMOVEDIR
 	}
-	return at.Retry(func() error { return unix.Unlinkat(s.parent, s.name, flags) })
+	return at.Retry(func() error { return unix.Unlinkat(de.parent, de.name, flags) })
 }

@@ -391,7 +391,7 @@ func TestLockAfterRemoval(t *testing.T) {
 		if replace {
 			b.must(os.Mkdir(b.path("x"), 0o755))
 		}
-		if err := f.lock(de, filelock.Shared); err != errMoved {
+		if err := f.lock(de, filelock.Shared); err != errReplaced {
 			t.Errorf("lock: %v", err)
 		}
 		f.release()

@@ -36,8 +36,8 @@ type Ledger struct {
 	names    map[string]*sharedName
 	guards   map[*lockedFile]bool
 	idle     map[string]bool // registry files that are kept for the next use
-	busy     map[string]bool // registry files of placeholders that another ledger guards
-	retrying bool
+	toRetry  map[string]bool // registry files of placeholders that another ledger guards
+	retrying bool            // the goroutine runs
 	closed   bool
 	left     bool // Close has left placeholders that other ledgers guard
 }
@@ -86,7 +86,7 @@ func newLedger(dir string, log *slog.Logger) (*Ledger, error) {
 	}
 	l := &Ledger{
 		dir: dir, log: log, limit: maxHeld, done: make(chan struct{}), names: make(map[string]*sharedName),
-		guards: make(map[*lockedFile]bool), idle: make(map[string]bool), busy: make(map[string]bool),
+		guards: make(map[*lockedFile]bool), idle: make(map[string]bool), toRetry: make(map[string]bool),
 	}
 	if l.stashDir, err = openStash(dir); err != nil {
 		return nil, fmt.Errorf("placeholder ledger: %w", err)
@@ -142,7 +142,7 @@ func (h *Lease) Release() {
 		for _, f := range h.guards {
 			h.ledger.unguard(f)
 		}
-		h.ledger.retry()                         // before new ones are added, which were just tried
+		h.ledger.retry()                         // before removeUser, which may note placeholders that it has just tried
 		for i := len(h.names) - 1; i >= 0; i-- { // in reverse order
 			h.ledger.removeUser(h.names[i])
 		}
@@ -244,9 +244,9 @@ func (l *Ledger) Close() error {
 	}
 	guards := l.guards
 	l.guards = nil
-	left := l.idle
-	maps.Copy(left, l.busy)
-	l.idle, l.busy = nil, nil
+	files := l.idle
+	maps.Copy(files, l.toRetry)
+	l.idle, l.toRetry = nil, nil
 	l.mu.Unlock()
 	l.retries.Wait()
 	for f := range guards {
@@ -261,7 +261,7 @@ func (l *Ledger) Close() error {
 		}
 		s.mu.Unlock()
 	}
-	for file := range left {
+	for file := range files {
 		l.drop(file)
 	}
 	if err := l.stashDir.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
@@ -295,10 +295,10 @@ func (l *Ledger) acquireRecord(want Want) (record, *lockedFile, error) {
 	}
 }
 
-// join locks a record and makes sure that its placeholder exists. If it is not
-// done and returns no error or errOtherKind, another process is changing the
-// entry, or the entry is of no use: the caller retires it and tries again. The
-// lockedFile belongs to the caller in any case.
+// join locks a record and makes sure that its placeholder exists; then done is
+// true. If done is false and the error is nil or errOtherKind, another process is
+// changing the entry, or the entry is of no use: the caller retires it and tries
+// again. The lockedFile belongs to the caller in any case.
 func (l *Ledger) join(r record, want Want) (f *lockedFile, done bool, err error) {
 	alone, err := r.lock(filelock.Exclusive)
 	if err == nil && !alone {
@@ -338,9 +338,10 @@ func (l *Ledger) join(r record, want Want) (f *lockedFile, done bool, err error)
 	return f, linked, err
 }
 
-// ensure makes sure that the placeholder of a locked record exists and is empty,
-// and returns a lockedFile of it. If that is not have, it releases have; after an
-// error have is unchanged. alone means that the record's lock is exclusive.
+// ensure makes sure that the placeholder of a locked record exists and is empty.
+// It returns a lockedFile of it: have, or a new one, and then it releases have.
+// After an error it returns have, unchanged. alone means that the record's lock is
+// exclusive.
 func (l *Ledger) ensure(r record, want Want, alone bool, have *lockedFile) (*lockedFile, error) {
 	de, err := openDirEntry(want.Path)
 	if err != nil {
@@ -373,9 +374,9 @@ func (l *Ledger) ensure(r record, want Want, alone bool, have *lockedFile) (*loc
 	return f, nil
 }
 
-// inPlace returns made and a lockedFile if the placeholder exists as wanted. Else it
-// returns the phase from which it must be made: nothing, or making if a maker was
-// interrupted. Only one process at a time may make it.
+// If the placeholder exists as wanted, inPlace returns made and a lockedFile. Else it
+// returns the phase from which create continues: nothing, or making if a maker was
+// interrupted. Only one process at a time may create it.
 func inPlace(r record, de dirEntry, want Want, have *lockedFile) (phase, *lockedFile, error) {
 	got, err := r.read()
 	if err != nil {
@@ -420,7 +421,7 @@ func create(r record, de dirEntry, want Want, found phase) (*lockedFile, error) 
 	if found == making {
 		seen, err = de.stat()
 		if err == nil && !seen.there {
-			err = errMoved
+			err = errReplaced
 		}
 	} else if err = r.add(lineMake); err == nil {
 		seen, err = de.make(want.Dir)
@@ -447,8 +448,9 @@ func create(r record, de dirEntry, want Want, found phase) (*lockedFile, error) 
 }
 
 // retire gives up a record and its lockedFile. If no other process uses the record,
-// retire removes the placeholder and then the registry file, unless that is to be
-// kept. It returns true if the placeholder is ours but another ledger guards it.
+// retire removes the placeholder and then the registry file. With keep, the registry
+// file stays for the next use of the name, and a directory may be stashed. retire
+// returns true if the placeholder is ours but another ledger guards it.
 func (l *Ledger) retire(r record, f *lockedFile, keep bool) (guarded bool) {
 	defer f.release()
 	f.unlock() // before the record's lock: a process that then locks the record exclusively finds no lock of ours here
@@ -477,7 +479,7 @@ func (l *Ledger) retire(r record, f *lockedFile, keep bool) (guarded bool) {
 	stashed := l.stashOf(r)
 	switch err := removeOurs(got, stashed, f, keep); err {
 	case nil:
-	case errLocked, errMoved:
+	case errLocked, errReplaced:
 		r.close()
 		l.retryLater(r.file)
 		return true
@@ -498,7 +500,7 @@ func (l *Ledger) retire(r record, f *lockedFile, keep bool) (guarded bool) {
 }
 
 // removeOurs removes or stashes the placeholder of an unused entry, if it is ours
-// and empty. No error: no placeholder of ours is left. errLocked or errMoved: try
+// and empty. No error: no placeholder of ours is left. errLocked or errReplaced: try
 // again later.
 func removeOurs(got reading, stashed stash, f *lockedFile, keep bool) error {
 	if got.phase == nothing {
@@ -562,32 +564,4 @@ func locate(got reading, f *lockedFile) (dirEntry, fileStat, error) {
 		return de, seen, err
 	}
 	return at(moved)
-}
-
-// Sweep removes the placeholders of servers that did not shut down properly.
-func (l *Ledger) Sweep() error {
-	files, err := l.registryFiles()
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		l.drop(file)
-	}
-	l.sweepStash()
-	return nil
-}
-
-// registryFiles returns the paths of all registry files.
-func (l *Ledger) registryFiles() ([]string, error) {
-	entries, err := os.ReadDir(l.dir)
-	if err != nil {
-		return nil, fmt.Errorf("sweep placeholders: %w", err)
-	}
-	var files []string
-	for _, e := range entries {
-		if isRegistryName(e.Name()) && e.Type().IsRegular() {
-			files = append(files, filepath.Join(l.dir, e.Name()))
-		}
-	}
-	return files, nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	errMoved      = errors.New("it was replaced")
+	errReplaced   = errors.New("it was replaced")
 	errLocked     = errors.New("it is locked: another process may be about to remove it")
 	errExists     = errors.New("the name exists and is not a placeholder")
 	errLink       = errors.New("it is a link now")
@@ -24,7 +24,7 @@ var (
 // since the plan.
 func asChange(path string, err error) error {
 	switch err {
-	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ENXIO, errMoved, errLocked, errExists, errLink:
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ENXIO, errReplaced, errLocked, errExists, errLink:
 		return &ChangedError{path, err}
 	}
 	return err
@@ -40,18 +40,18 @@ type lockedFile struct {
 }
 
 // open opens the file with the status seen, without a lock. It never blocks.
-func (s dirEntry) open(seen fileStat, flags int) (*lockedFile, error) {
+func (de dirEntry) open(seen fileStat, flags int) (*lockedFile, error) {
 	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	if seen.mode.IsDir() {
 		flags |= unix.O_DIRECTORY
 	}
-	fd, err := at.Openat(s.parent, s.name, flags, 0)
+	fd, err := at.Openat(de.parent, de.name, flags, 0)
 	if err != nil {
 		return nil, err
 	}
 	now, err := statAt(fd, "", unix.AT_EMPTY_PATH)
 	if err == nil && now.id != seen.id {
-		err = errMoved
+		err = errReplaced
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -62,20 +62,20 @@ func (s dirEntry) open(seen fileStat, flags int) (*lockedFile, error) {
 
 // openOurs opens a placeholder of this ledger. Some network file systems need a
 // file to be open for writing before they lock it exclusively.
-func (s dirEntry) openOurs(seen fileStat) (*lockedFile, error) {
+func (de dirEntry) openOurs(seen fileStat) (*lockedFile, error) {
 	if seen.mode.IsDir() {
-		return s.open(seen, unix.O_RDONLY)
+		return de.open(seen, unix.O_RDONLY)
 	}
-	return s.open(seen, unix.O_RDWR)
+	return de.open(seen, unix.O_RDWR)
 }
 
 // openLocked opens a placeholder of this ledger and takes the shared lock.
-func (s dirEntry) openLocked(seen fileStat) (*lockedFile, error) {
-	f, err := s.openOurs(seen)
+func (de dirEntry) openLocked(seen fileStat) (*lockedFile, error) {
+	f, err := de.openOurs(seen)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.lock(s, filelock.Shared); err != nil {
+	if err := f.lock(de, filelock.Shared); err != nil {
 		f.release()
 		return nil, err
 	}
@@ -83,9 +83,9 @@ func (s dirEntry) openLocked(seen fileStat) (*lockedFile, error) {
 }
 
 // lock takes or converts the lock without waiting. Then it checks whether the
-// name still leads to the same file: a process that removes it has the
-// exclusive lock only until then. After an error there is no lock.
-func (f *lockedFile) lock(s dirEntry, mode filelock.Mode) error {
+// name still leads to the same file: another process may have removed the file and
+// given up its exclusive lock just before. After an error there is no lock.
+func (f *lockedFile) lock(de dirEntry, mode filelock.Mode) error {
 	err := filelock.Try(f.fd, mode)
 	if err == filelock.ErrHeld {
 		return errLocked
@@ -93,9 +93,9 @@ func (f *lockedFile) lock(s dirEntry, mode filelock.Mode) error {
 	if err != nil {
 		return err
 	}
-	now, err := s.stat()
+	now, err := de.stat()
 	if err == nil && now.id != f.id {
-		err = errMoved
+		err = errReplaced
 	}
 	if err != nil {
 		f.unlock()
@@ -188,17 +188,18 @@ const (
 	settlePause = 10 * time.Millisecond
 )
 
-// guardOrWait is guard, but waits for up to settleTime while another user's server may be
-// making or removing a placeholder. If a file of another user stays unreadable or locked
-// for longer, it is not guarded: its owner can remove it at any time. If it were refused,
-// that user could keep all others from starting anything in a shared directory.
-func (s dirEntry) guardOrWait() (*lockedFile, error) {
+// guardOrWait is tryGuard, but waits for up to settleTime while another user's server may
+// be making or removing a placeholder. If a file of another user stays unreadable or locked
+// for longer, it is not guarded, and that is not an error: its owner can remove it at any
+// time. With an error, that user could keep all others from starting anything in a shared
+// directory.
+func (de dirEntry) guardOrWait() (*lockedFile, error) {
 	for deadline := time.Now().Add(settleTime); ; time.Sleep(settlePause) {
-		seen, err := s.stat()
+		seen, err := de.stat()
 		if err != nil {
 			return nil, err
 		}
-		f, err := s.guard(seen)
+		f, err := de.tryGuard(seen)
 		otherUser := seen.uid != os.Geteuid() && seen.uid != 0
 		switch {
 		case !otherUser || err != errUnreadable && err != errLocked:
@@ -209,7 +210,10 @@ func (s dirEntry) guardOrWait() (*lockedFile, error) {
 	}
 }
 
-func (s dirEntry) guard(seen fileStat) (*lockedFile, error) {
+// tryGuard opens the file with the status seen and takes the shared lock. If the file
+// is not empty, it is not a placeholder: tryGuard returns neither a lockedFile nor an
+// error.
+func (de dirEntry) tryGuard(seen fileStat) (*lockedFile, error) {
 	switch {
 	case !seen.there:
 		return nil, unix.ENOENT
@@ -218,7 +222,7 @@ func (s dirEntry) guard(seen fileStat) (*lockedFile, error) {
 	case !seen.mayBeEmpty():
 		return nil, nil
 	}
-	f, err := s.open(seen, unix.O_RDONLY)
+	f, err := de.open(seen, unix.O_RDONLY)
 	if err == unix.EACCES {
 		if seen.uid == os.Geteuid() {
 			return nil, nil // our placeholders can be read
@@ -230,7 +234,7 @@ func (s dirEntry) guard(seen fileStat) (*lockedFile, error) {
 	}
 	empty, err := f.empty(seen)
 	if empty && err == nil {
-		err = f.lock(s, filelock.Shared)
+		err = f.lock(de, filelock.Shared)
 	}
 	if !empty || err != nil {
 		f.release()

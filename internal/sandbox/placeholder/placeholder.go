@@ -2,7 +2,9 @@
 // cover a missing name inside a writable directory, a sandbox needs a mount
 // point on the host: an empty directory or file that exists only while
 // sandboxes use it. This package makes these placeholders, counts their users
-// across all servers of one user, and removes them again.
+// across all servers of one user, and removes them again. It does not choose the
+// names: package sandbox puts them into a plan (compile.go), and package confine
+// passes them to [Ledger.Acquire].
 //
 // It promises two things. A placeholder is never removed while a sandbox uses
 // it: that would detach the mount inside, and the command there could create
@@ -18,8 +20,8 @@
 // A server that gets the exclusive lock without waiting is the only user: it may
 // make the placeholder, or remove it and then the file. A lock counts only if
 // the file still has its name, so a lock on a removed file is noticed. Some
-// files are kept after their placeholder was removed, to be used again; they are
-// removed with the ledger.
+// files are kept after their placeholder was removed, to be used again, until
+// the ledger is closed.
 //
 // A placeholder is removed only if it is empty and still the inode that was
 // made: the same number, born at the same time. Everything else belongs to
@@ -35,18 +37,21 @@
 // it must not be removed under them. Therefore every ledger that uses a
 // placeholder has a shared lock on the file or directory itself. A sandbox that
 // depends on an existing empty directory or file takes such a lock too: a guard.
-// Nothing is removed or moved away without the exclusive lock. A placeholder that
-// is still guarded is tried again: when this ledger releases something, every
-// second or so, by a sweeper that outlives the server, and by the next server.
+// Nothing is removed or moved away without the exclusive lock. If a placeholder is
+// still guarded, its ledger tries again to remove it: whenever a lease is released,
+// and at least every two seconds. When the server is closed, it starts a sweeper, a
+// process that goes on trying. The next server tries too.
 //
 // # Where a change belongs
 //
-// ledger_linux.go: leases, and making and removing placeholders. locked_linux.go:
-// locks on placeholders, guards. registry_linux.go, entry.go: registry files and
-// their content. direntry_linux.go: system calls on one name. stash_linux.go:
-// directories kept for the next use. retry_linux.go, sweeper_linux.go: later
-// attempts to remove. holds_linux.go: whether a name is a placeholder.
-// ledger_other.go: other systems.
+// ledger_linux.go: leases, and making and removing placeholders. registry_linux.go,
+// entry.go: registry files, their locks and their content; these protect a
+// placeholder from servers that share the registry. locked_linux.go: locks on
+// placeholders, and guards; these protect it from all other servers.
+// direntry_linux.go: system calls on one name. stash_linux.go: directories kept for
+// the next use. sweep_linux.go: removing what a crashed server left, and the sweeper.
+// retry_linux.go: later attempts of a running server to remove a placeholder.
+// holds_linux.go: whether a name is a placeholder. ledger_other.go: other systems.
 package placeholder
 
 import (

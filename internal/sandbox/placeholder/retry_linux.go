@@ -17,7 +17,7 @@ func (l *Ledger) keepIdle(file string) {
 		drop = file
 	} else {
 		l.idle[file] = true
-		delete(l.busy, file)
+		delete(l.toRetry, file)
 	}
 	if len(l.idle) > maxIdle {
 		for drop = range l.idle { // any
@@ -31,7 +31,7 @@ func (l *Ledger) keepIdle(file string) {
 	}
 }
 
-// drop removes a registry file that no ledger uses, and its placeholder.
+// drop removes a placeholder and its registry file, if no ledger uses them.
 func (l *Ledger) drop(file string) {
 	r, err := openRecord(file, 0)
 	switch {
@@ -51,7 +51,7 @@ func (l *Ledger) retryLater(file string) {
 		l.left = true
 		return
 	}
-	l.busy[file] = true
+	l.toRetry[file] = true
 	if !l.retrying {
 		l.retrying = true
 		l.retries.Go(l.keepRetrying)
@@ -62,8 +62,8 @@ func (l *Ledger) retryLater(file string) {
 // are still guarded are noted again.
 func (l *Ledger) retry() {
 	l.mu.Lock()
-	files := slices.Collect(maps.Keys(l.busy))
-	clear(l.busy)
+	files := slices.Collect(maps.Keys(l.toRetry))
+	clear(l.toRetry)
 	l.mu.Unlock()
 	for _, file := range files {
 		l.drop(file)
@@ -81,7 +81,7 @@ func (l *Ledger) keepRetrying() {
 		}
 		l.retry()
 		l.mu.Lock()
-		if len(l.busy) == 0 {
+		if len(l.toRetry) == 0 {
 			l.retrying = false
 			l.mu.Unlock()
 			return

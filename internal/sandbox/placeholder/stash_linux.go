@@ -45,35 +45,35 @@ func (l *Ledger) stashOf(r record) stash {
 
 // put stashes the placeholder at from, on which the caller has the exclusive
 // lock. It returns false if the placeholder stays.
-func (p stash) put(from dirEntry, seen fileStat) bool {
+func (s stash) put(from dirEntry, seen fileStat) bool {
 	if empty, err := from.empty(seen); !empty || err != nil {
 		return false
 	}
-	if move(from, p.dirEntry) != nil {
+	if move(from, s.dirEntry) != nil {
 		return false
 	}
-	now, err := p.stat()
+	now, err := s.stat()
 	if err == nil && now.id.same(seen.id) {
-		if empty, err := p.empty(now); empty && err == nil {
+		if empty, err := s.empty(now); empty && err == nil {
 			return true
 		}
 	}
-	move(p.dirEntry, from) // content appeared meanwhile
+	move(s.dirEntry, from) // content appeared meanwhile
 	return false
 }
 
 // take moves a stashed placeholder to its path. It returns neither a lockedFile nor
 // an error if there is none that can be used.
-func (p stash) take(r record, to dirEntry) (*lockedFile, error) {
-	seen, err := p.stat()
+func (s stash) take(r record, to dirEntry) (*lockedFile, error) {
+	seen, err := s.stat()
 	if err != nil || !seen.there || !seen.mode.IsDir() || seen.uid != os.Geteuid() {
 		return nil, nil
 	}
-	f, err := p.openOurs(seen)
+	f, err := s.openOurs(seen)
 	if err != nil {
 		return nil, nil
 	}
-	done, err := p.moveOut(r, to, f)
+	done, err := s.moveOut(r, to, f)
 	if done {
 		return f, nil
 	}
@@ -82,7 +82,7 @@ func (p stash) take(r record, to dirEntry) (*lockedFile, error) {
 }
 
 // moveOut moves the open directory to its path and locks it there.
-func (p stash) moveOut(r record, to dirEntry, f *lockedFile) (done bool, err error) {
+func (s stash) moveOut(r record, to dirEntry, f *lockedFile) (done bool, err error) {
 	if empty, err := emptyDir(f.fd); !empty || err != nil {
 		return false, nil
 	}
@@ -91,7 +91,7 @@ func (p stash) moveOut(r record, to dirEntry, f *lockedFile) (done bool, err err
 	if err := r.add(lineMade(f.id)); err != nil {
 		return false, err
 	}
-	moved := move(p.dirEntry, to)
+	moved := move(s.dirEntry, to)
 	if moved == nil {
 		err := f.lock(to, filelock.Shared)
 		return err == nil, err
@@ -102,7 +102,7 @@ func (p stash) moveOut(r record, to dirEntry, f *lockedFile) (done bool, err err
 	if moved == unix.EEXIST {
 		return false, errExists
 	}
-	p.remove(true)
+	s.remove(true)
 	return false, nil
 }
 

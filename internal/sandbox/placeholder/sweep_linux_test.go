@@ -28,7 +28,7 @@ func TestSweeperOutlivesLedger(t *testing.T) {
 	}
 
 	done := make(chan error, 1)
-	go func() { done <- finish(context.Background(), b.registry, 0) }() // ends with the guard
+	go func() { done <- sweepUntilFree(context.Background(), b.registry, 0) }() // ends with the guard
 	lock, err := sweeperLock(b.registry)
 	b.must(err)
 	defer lock.close()
@@ -43,7 +43,7 @@ func TestSweeperOutlivesLedger(t *testing.T) {
 			t.Fatal("the sweeper does not begin")
 		}
 	}
-	b.must(finish(context.Background(), b.registry, 0)) // a second sweeper leaves the work to the first
+	b.must(sweepUntilFree(context.Background(), b.registry, 0)) // a second sweeper leaves the work to the first
 	b.there(".git")
 	select {
 	case err := <-done:
@@ -80,7 +80,7 @@ func TestSweeperIgnoresPlaceholdersInUse(t *testing.T) {
 		t.Fatalf("registry: %q", idle)
 	}
 	used := b.hold(l, b.dir(".git"))
-	b.must(finish(context.Background(), b.registry, 0))
+	b.must(sweepUntilFree(context.Background(), b.registry, 0))
 	b.there(".git")
 	if got := list(t, b.registry); len(got) != 2 {
 		t.Errorf("registry: %q", got)
@@ -96,13 +96,13 @@ func TestSweeperIgnoresPlaceholdersInUse(t *testing.T) {
 	b.must(l.Close())
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(context.DeadlineExceeded)
-	if err := finish(ctx, b.registry, 0); err != context.DeadlineExceeded {
+	if err := sweepUntilFree(ctx, b.registry, 0); err != context.DeadlineExceeded {
 		t.Errorf("after its time: %v", err)
 	}
 	b.there(".git")
 	guard.Release()
-	b.must(finish(context.Background(), b.registry, 0))
+	b.must(sweepUntilFree(context.Background(), b.registry, 0))
 	b.there()
 	b.clean()
-	b.must(finish(context.Background(), b.registry+"-removed", 0)) // the state directory was removed
+	b.must(sweepUntilFree(context.Background(), b.registry+"-removed", 0)) // the state directory was removed
 }

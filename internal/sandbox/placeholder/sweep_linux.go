@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -18,9 +19,39 @@ import (
 	"github.com/tetherexec/tether/internal/reexec"
 )
 
-// A sweeper is a process that outlives a server if ledgers with another registry still use
-// its placeholders. It removes each placeholder when it is free. In a directory with the
-// sticky bit, such as /tmp, only the user who made a placeholder can remove it.
+// Sweep removes the placeholders that servers left when they crashed or were killed, and
+// those that no sweeper could remove. Open calls it.
+func (l *Ledger) Sweep() error {
+	files, err := l.registryFiles()
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		l.drop(file)
+	}
+	l.sweepStash()
+	return nil
+}
+
+// registryFiles returns the paths of all registry files.
+func (l *Ledger) registryFiles() ([]string, error) {
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		return nil, fmt.Errorf("sweep placeholders: %w", err)
+	}
+	var files []string
+	for _, e := range entries {
+		if isRegistryName(e.Name()) && e.Type().IsRegular() {
+			files = append(files, filepath.Join(l.dir, e.Name()))
+		}
+	}
+	return files, nil
+}
+
+// A sweeper is a process that outlives a server which was closed while ledgers with another
+// registry still used its placeholders. It removes each placeholder when it is free. They
+// could not always do so: in a directory with the sticky bit, such as /tmp, only the user who
+// made a placeholder can remove it.
 const (
 	// maxSweep is how long a sweeper stays: another user can keep a placeholder locked for
 	// ever. The next server removes the placeholders that a sweeper leaves.
@@ -82,17 +113,17 @@ func runSweeper(args []string) int {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), maxSweep)
 		defer cancel()
-		if finish(ctx, dir, sweeperWait) != nil {
+		if sweepUntilFree(ctx, dir, sweeperWait) != nil {
 			return 1
 		}
 	}
 	return 0
 }
 
-// finish removes the placeholders of a registry that no server of this user uses, and waits
-// for those that others use. If another sweeper runs for longer than limit, finish returns
-// and leaves the work to it.
-func finish(ctx context.Context, dir string, limit time.Duration) error {
+// sweepUntilFree removes the placeholders of a registry that no server of this user uses. If
+// ledgers with another registry guard some of them, it waits until they are free. If another
+// sweeper runs for longer than limit, sweepUntilFree returns and leaves the work to it.
+func sweepUntilFree(ctx context.Context, dir string, limit time.Duration) error {
 	l, err := newLedger(dir, slog.New(slog.DiscardHandler))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the registry was removed
