@@ -107,44 +107,44 @@ type Lease struct {
 // changed since the sandbox was planned, the error is a *[ChangedError].
 // Missing parents are not made.
 func (l *Ledger) Acquire(wants []Want) (*Lease, error) {
-	h := &Lease{ledger: l, names: make([]*sharedName, 0, len(wants))}
+	lease := &Lease{ledger: l, names: make([]*sharedName, 0, len(wants))}
 	for _, want := range wants {
-		if err := h.add(want); err != nil {
-			h.Release()
+		if err := lease.add(want); err != nil {
+			lease.Release()
 			return nil, fmt.Errorf("placeholder %s: %w", want.Path, err)
 		}
 	}
-	return h, nil
+	return lease, nil
 }
 
-func (h *Lease) add(want Want) error {
+func (lease *Lease) add(want Want) error {
 	if err := checkPath(want.Path); err != nil {
 		return err
 	}
 	if want.Exists {
-		f, err := h.ledger.guard(want.Path)
+		f, err := lease.ledger.guard(want.Path)
 		if f != nil {
-			h.guards = append(h.guards, f)
+			lease.guards = append(lease.guards, f)
 		}
 		return err
 	}
-	s, err := h.ledger.addUser(want)
+	s, err := lease.ledger.addUser(want)
 	if err == nil {
-		h.names = append(h.names, s)
+		lease.names = append(lease.names, s)
 	}
 	return err
 }
 
 // Release ends the lease; the last lease of a placeholder removes it. Call it
 // when nothing runs in the sandbox any more. A second call does nothing.
-func (h *Lease) Release() {
-	h.release.Do(func() {
-		for _, f := range h.guards {
-			h.ledger.unguard(f)
+func (lease *Lease) Release() {
+	lease.release.Do(func() {
+		for _, f := range lease.guards {
+			lease.ledger.unguard(f)
 		}
-		h.ledger.retry()                         // before removeUser, which may note placeholders that it has just tried
-		for i := len(h.names) - 1; i >= 0; i-- { // in reverse order
-			h.ledger.removeUser(h.names[i])
+		lease.ledger.retry()                         // before removeUser, which may note placeholders that it has just tried
+		for i := len(lease.names) - 1; i >= 0; i-- { // in reverse order
+			lease.ledger.removeUser(lease.names[i])
 		}
 	})
 }

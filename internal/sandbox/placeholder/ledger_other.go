@@ -22,7 +22,7 @@ func (l *Ledger) Acquire(wants []Want) (*Lease, error) {
 }
 
 // Release does nothing.
-func (h *Lease) Release() {}
+func (lease *Lease) Release() {}
 
 // Holds returns false: there are no placeholders.
 func (l *Ledger) Holds(string) bool { return false }
