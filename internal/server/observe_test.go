@@ -133,7 +133,7 @@ func TestObservationLiesBetweenItsAnswers(t *testing.T) {
 	c.Start(tethertest.Shell("p", "while :; do echo x; sleep 0.002; done", nil))
 	c.AwaitEvent("p")
 	watcher := tethertest.Connect(t, s.URL)
-	for i := range 200 {
+	for i := range tethertest.Scaled(40, 200) {
 		id := watcher.Ask("tether/process/observe", map[string]any{"sessionId": hello.Tether.PublicID, "processId": "p"})
 		m := watcher.Next()
 		if string(m.ID) != fmt.Sprint(id) || m.Error != nil {
