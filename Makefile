@@ -15,7 +15,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit test-interop interop record soak model bench fuzz demos clean bubblewrap
+.PHONY: help build run test check test-unit test-conformance test-interop interop record soak model bench fuzz demos clean bubblewrap
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +26,8 @@ build: ## build bin/tether, and bin/tether-mcp for `tether mcp`
 run: bubblewrap build ## build, install bubblewrap if it is missing, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
 
-test: bubblewrap ## everything CI runs: check, test-unit and test-interop, side by side
-	@$(MAKE) --no-print-directory -j 3 check test-unit test-interop
+test: bubblewrap ## everything CI runs: check and the three targets below, three at a time
+	@$(MAKE) --no-print-directory -j 3 check test-unit test-conformance test-interop
 
 check: ## format, vet for each platform, lint
 	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
@@ -40,7 +40,11 @@ check: ## format, vet for each platform, lint
 # The race detector makes each program wait a second before it exits, in case of late reports.
 test-unit soak: export GORACE=atexit_sleep_ms=0
 test-unit: ## tests beside the code and CLI scripts, with the race detector
-	go test -race -vet=off -parallel 4 -timeout $(TIMEOUT) ./...
+	go test -race -vet=off -parallel 4 -timeout $(TIMEOUT) $$(go list ./... | grep -v /conformance$$)
+
+# Its servers are programs built without the race detector. make soak runs the test client with it.
+test-conformance: ## sandboxes and attacks on them, as root and as a user
+	go test -vet=off -parallel 4 -timeout $(TIMEOUT) ./conformance
 
 test-interop: build ## compare bin/tether with the recorded reference, and run the real client through it
 	@scripts/with-reference --optional go test -tags interop -vet=off -count 1 -parallel 4 -timeout $(TIMEOUT) ./interop
