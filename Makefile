@@ -18,7 +18,7 @@ GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 .PHONY: help build run test check test-unit test-conformance test-interop interop record soak model bench fuzz demos clean bubblewrap
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/tether, and bin/tether-mcp for `tether mcp`
 	@scripts/build $(VERSION)
