@@ -105,6 +105,8 @@ func runThroughCuts(ctx context.Context, c *tethertest.RefClient, cable *cable.C
 				switch {
 				case err == nil:
 					counts[w]++
+				case ctx.Err() != nil:
+					errs[w] = fmt.Errorf("no process of worker %d has ended: %w", w, err)
 				case !errors.Is(err, tethertest.ErrDisconnected): // otherwise the start was lost: start another process
 					errs[w] = err
 				}
