@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -23,6 +22,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // startTimeout bounds the time to the URL line. The reference is a 300 MB binary
@@ -54,9 +55,7 @@ var suite struct {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if signal.Ignored(syscall.SIGHUP) { // as under nohup: servers and commands would inherit that
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	}
+	tethertest.StopIgnoringSignals()
 	if err := prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, "interop:", err)
 		os.Exit(1)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // Shells start background jobs with SIGINT ignored, nohup does so with SIGHUP.
@@ -17,7 +19,7 @@ func TestCommandsDoNotInheritIgnoredSignals(t *testing.T) {
 	signal.Ignore(ignored...) // is inherited by the server
 	p := startTether(t, "serve", "--listen", "stdio")
 	signal.Reset(ignored...)
-	heedHangup()
+	tethertest.StopIgnoringSignals()
 
 	const ask = `{"id":1,"method":"initialize","params":{"clientName":"t"}}
 {"method":"initialized"}

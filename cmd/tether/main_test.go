@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -49,16 +49,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(beTether) != "" {
 		main()
 	}
-	heedHangup()
+	tethertest.StopIgnoringSignals()
 	testscript.Main(leakChecked{m}, map[string]func(){"tether": main})
-}
-
-// heedHangup makes sure that programs which tests start do not ignore SIGHUP, even if the tests run
-// under nohup.
-func heedHangup() {
-	if signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	}
 }
 
 func TestScripts(t *testing.T) {

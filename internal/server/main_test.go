@@ -1,9 +1,14 @@
-package server
+package server_test
 
 import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	tethertest.StopIgnoringSignals()
+	goleak.VerifyTestMain(m)
+}
