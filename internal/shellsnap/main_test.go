@@ -18,7 +18,13 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if err := proc.ResetInherited(); err != nil { // under nohup, each shell would have a trap for SIGHUP
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // A bench is a home directory with start-up files, and a supervisor that runs
 // shells there.
