@@ -14,11 +14,14 @@ import (
 type rawRequest struct{ name, text string }
 
 // sendRequests is a script that sends each request to the proxy on a connection of its own, all at the same time, and prints
-// the answers. The requests are files in the workspace, so that no shell has to quote them. Some of them are incomplete.
-const sendRequests = `for f in $(ls -d $WS/http/* $WS/socks/* 2> /dev/null); do
-	case $f in */http/*) port=${HTTP_PROXY##*:};; *) port=${ALL_PROXY##*:};; esac
-	bash -c 'exec 3<> /dev/tcp/127.0.0.1/$0 && cat "$1" >&3 && timeout 5 cat <&3' $port $f > $WS/said.${f##*/} & done; wait
+// the answers. The requests are files in the workspace, so that no shell has to quote them. Some of them are incomplete, so
+// the script reads an answer of HTTP for httpSeconds at most, and one of SOCKS for 5 s.
+func sendRequests(httpSeconds int) string {
+	return fmt.Sprintf("limit=%d\n", httpSeconds) + `for f in $(ls -d $WS/http/* $WS/socks/* 2> /dev/null); do
+	case $f in */http/*) port=${HTTP_PROXY##*:} seconds=$limit;; *) port=${ALL_PROXY##*:} seconds=5;; esac
+	bash -c 'exec 3<> /dev/tcp/127.0.0.1/$0 && cat "$1" >&3 && timeout $2 cat <&3' $port $f $seconds > $WS/said.${f##*/} & done; wait
 	for f in $WS/said.*; do echo "== ${f##*/said.}"; cat $f; echo; done`
+}
 
 // storeRequests writes requests into the workspace.
 func (fx *fixture) storeRequests(http, socks []rawRequest) {
@@ -122,7 +125,7 @@ func TestAdversaryProxyLocal(t *testing.T) {
 			if mode == "client" {
 				rules = map[string]string{"good.example": "allow"}
 			}
-			o := s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(rules, asked))).finish(t)
+			o := s.script(t, workspaceOnly(), sendRequests(60), enforce(networkProxy(rules, asked))).finish(t)
 			if n := trap.visited(); n > 0 {
 				t.Errorf("%s: the trap was reached %d times: %q", mode, n, trap.sent())
 			}
@@ -159,7 +162,7 @@ func TestAdversaryProxyLocalControl(t *testing.T) {
 		for _, address := range []string{"127.0.0.1", "localhost", "::1", metadataAddress, privateAddress} {
 			rules[address] = "allow"
 		}
-		o := s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(rules, map[string]any{"allowLocalBinding": true}))).finish(t)
+		o := s.script(t, workspaceOnly(), sendRequests(60), enforce(networkProxy(rules, map[string]any{"allowLocalBinding": true}))).finish(t)
 		said := answers(o, http, socks)
 		for _, host := range []string{"127.0.0.1", "localhost", "[::1]", metadataAddress, privateAddress, "loop.example", "six.example", "private.example"} {
 			for _, way := range []string{"http plain ", "http tunnel ", "socks name "} {
@@ -262,7 +265,7 @@ func TestAdversaryProxySmuggling(t *testing.T) {
 		good, evil := newSite(t, "tcp", goodAddress+":80"), newSite(t, "tcp", evilAddress+":80")
 		trap := newSite(t, "tcp", fmt.Sprintf("%s:%d", goodAddress, forbiddenPort))
 		rules := map[string]string{"good.example": "allow"}
-		o := s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(rules))).finish(t)
+		o := s.script(t, workspaceOnly(), sendRequests(5), enforce(networkProxy(rules))).finish(t)
 		if evil.visited()+trap.visited() > 0 {
 			t.Errorf("a forbidden host was reached: %q %q", evil.asked(), trap.asked())
 		}
@@ -295,7 +298,7 @@ func TestAdversaryProxySmuggling(t *testing.T) {
 		}
 		// If the rules allow all hosts, the same requests reach them.
 		rules["evil.example"], rules["vhost.example"] = "allow", "allow"
-		s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(rules))).finish(t)
+		s.script(t, workspaceOnly(), sendRequests(5), enforce(networkProxy(rules))).finish(t)
 		if got := good.asked(); evil.visited() == 0 || !slices.Contains(got, "GET vhost.example /b") {
 			t.Errorf("when all are allowed, evil was reached %d times and good asked for %q", evil.visited(), got)
 		}
@@ -309,7 +312,7 @@ func TestAdversaryProxyTunnel(t *testing.T) {
 	eachIsolatedAccount(t, func(t *testing.T, a *account) {
 		_, s := isolatedServer(t, a, func(fx *fixture) { fx.storeRequests(requests, nil) })
 		good, evil := newSite(t, "tcp", goodAddress+":80"), newSite(t, "tcp", evilAddress+":80")
-		o := s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(map[string]string{"good.example": "allow"}))).finish(t)
+		o := s.script(t, workspaceOnly(), sendRequests(60), enforce(networkProxy(map[string]string{"good.example": "allow"}))).finish(t)
 		if got := good.asked(); len(got) != 2 || evil.visited() != 0 {
 			t.Errorf("good was asked for %q, evil reached %d times: %s", got, evil.visited(), o.all)
 		}
@@ -322,14 +325,14 @@ func TestAdversaryProxyDatagrams(t *testing.T) {
 	eachIsolatedAccount(t, func(t *testing.T, a *account) {
 		_, s := isolatedServer(t, a, func(fx *fixture) { fx.storeRequests(nil, associate) })
 		resolver := newDatagramSocket(t, "udp", "127.0.0.1:53")
-		o := s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(loopback))).finish(t)
+		o := s.script(t, workspaceOnly(), sendRequests(60), enforce(networkProxy(loopback))).finish(t)
 		if said := answers(o, nil, associate)["socks associate"]; !strings.HasPrefix(said, "\x05\x00\x05\x07") {
 			t.Errorf("the proxy said %q", said)
 		}
 		if n := resolver.empty(t); n > 0 {
 			t.Errorf("%d datagrams came", n)
 		}
-		o = s.script(t, unconfined(), sendRequests, networkProxy(loopback)).finish(t)
+		o = s.script(t, unconfined(), sendRequests(60), networkProxy(loopback)).finish(t)
 		if said := answers(o, nil, associate)["socks associate"]; !strings.HasPrefix(said, "\x05\x00\x05\x00") {
 			t.Errorf("on the host's own network, the proxy said %q", said)
 		}
