@@ -256,6 +256,14 @@ func TestCopyInterruptedBeforeConnection(t *testing.T) {
 	from := filepath.Join(b.work, "file")
 	random(t, from, 8)
 	cmd := b.command("cp", "-q", "--url", line.URL(), from, ":"+t.TempDir())
+	interruptAt(t, cmd, held)
+	onlyFiles(t, filepath.Join(b.state, "tether", "copies"))
+}
+
+// interruptAt starts a command, interrupts it when the cable holds a message back, and checks that the
+// command ends with that and says no more.
+func interruptAt(t *testing.T, cmd *exec.Cmd, held *cable.Rule) {
+	t.Helper()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
@@ -268,7 +276,6 @@ func TestCopyInterruptedBeforeConnection(t *testing.T) {
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 130 || stderr.String() != "tether: interrupted\n" {
 		t.Errorf("ended with %v, %q", cmd.ProcessState, stderr.String())
 	}
-	onlyFiles(t, filepath.Join(b.state, "tether", "copies"))
 }
 
 // spoilPart changes a byte of the partial file.
@@ -563,19 +570,9 @@ func TestInterruptedStandardInputIsNotKept(t *testing.T) {
 
 	line := cableToServer(t)
 	held := line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(2), cable.Hold)
-	var stderr bytes.Buffer
 	cmd = b.command("fs", "put", "-q", "--url", line.URL(), "-", filepath.Join(to, "file"))
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(make([]byte, worthResuming+1<<20)), &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := held.Await(tethertest.Within(t), 1); err != nil {
-		t.Fatal(err)
-	}
-	cmd.Process.Signal(syscall.SIGINT)
-	if cmd.Wait(); cmd.ProcessState.ExitCode() != 130 || stderr.String() != "tether: interrupted\n" {
-		t.Errorf("ended with %v, %q", cmd.ProcessState, stderr.String())
-	}
+	cmd.Stdin = bytes.NewReader(make([]byte, worthResuming+1<<20))
+	interruptAt(t, cmd, held)
 	onlyFiles(t, b.tmp)
 	tethertest.Eventually(t, func() error {
 		if left, err := os.ReadDir(to); err != nil || len(left) > 0 {
