@@ -115,22 +115,6 @@ func dangerous(part []string) bool {
 	return false
 }
 
-// quoteCommand writes a command for a shell, with quotes where they are needed.
-func quoteCommand(argv []string) string {
-	quoted := make([]string, len(argv))
-	for i, word := range argv {
-		if word == "" || strings.ContainsFunc(word, needsQuotes) {
-			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-		quoted[i] = word
-	}
-	return strings.Join(quoted, " ")
-}
-
-func needsQuotes(r rune) bool {
-	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_./:=@%+,", r))
-}
-
 // proposeRule returns a rule for the user to approve: the one that the model asks for if all parts
 // of the command begin with it, otherwise all words of the command. whole has all parts of the
 // command. nil: no rule fits the command, or it would allow any command.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/shellword"
 	"github.com/tetherexec/tether/internal/slots"
 )
 
@@ -148,7 +149,7 @@ func (s *session) finish(act action, c call) (r *Result, err error) {
 	s.m.drop(s)
 	switch act {
 	case rejectByRule:
-		err = rejected(fmt.Sprintf("`%s` rejected: %s", quoteCommand(s.request.argv), s.request.rejection))
+		err = rejected(fmt.Sprintf("`%s` rejected: %s", shellword.Join(s.request.argv), s.request.rejection))
 	case rejectByUser:
 		s.observe(Event{Kind: Ended, Session: s.info(), Attempt: 1, Status: StatusDeclined, ExitCode: -1})
 		err = rejected(s.refusal)

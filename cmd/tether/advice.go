@@ -13,6 +13,7 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/internal/shellword"
 )
 
 // An advisedError says what the user can do about an error.
@@ -100,24 +101,7 @@ func (f *serverFlags) commandLine(words ...string) string {
 			words = append(words, given.flag, given.value)
 		}
 	}
-	var line strings.Builder
-	line.WriteString("`tether")
-	for _, w := range words {
-		line.WriteString(" " + shellWord(w))
-	}
-	line.WriteByte('`')
-	return line.String()
-}
-
-// shellWord quotes a word for a shell if that is necessary.
-func shellWord(w string) string {
-	isPlain := func(r rune) bool {
-		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("@%+=:,./-_", r)
-	}
-	if w != "" && !strings.ContainsFunc(w, func(r rune) bool { return !isPlain(r) }) {
-		return w
-	}
-	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	return "`tether " + shellword.Join(words) + "`"
 }
 
 // A transportNotes shows the standard error of a transport command, such as ssh, until the

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tetherexec/tether/internal/shellword"
 )
 
 const (
@@ -29,7 +31,7 @@ func (s *Snapshot) Restore(argv []string, change func(name string) bool) (restor
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Set)) {
 		if change(name) {
-			variables.WriteString("export " + name + "=" + quote(s.Set[name]) + "\n")
+			variables.WriteString("export " + name + "=" + shellword.Quote(s.Set[name]) + "\n")
 		}
 	}
 	script, flags := argv[2], "-c"
@@ -47,7 +49,7 @@ func (s *Snapshot) Restore(argv []string, change func(name string) bool) (restor
 		}
 		prefix = "setopt rcs;" + prefix + "builtin unset " + strings.Join(names, " ")
 		if s.changesParsing() {
-			script = "builtin eval " + quote(script)
+			script = "builtin eval " + shellword.Quote(script)
 		}
 	default:
 		if s.kind == Bash {
@@ -90,6 +92,3 @@ func pieces(text string, names, env []string) (expansion string, _, _ []string) 
 	}
 	return expansion + `"`, names, env
 }
-
-// quote makes a shell read text as one word.
-func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
