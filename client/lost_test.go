@@ -2,9 +2,9 @@ package client_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tetherexec/tether/client"
@@ -43,41 +43,31 @@ func TestTakenOver(t *testing.T) {
 // attempt.
 func TestRecoveryTimeoutHasTheLastReason(t *testing.T) {
 	t.Parallel()
-	var err error
-	for _, limit := range []time.Duration{2 * time.Second, 20 * time.Second} { // a busy machine may not finish an attempt within the first
-		err = refusedUntil(t, limit)
-		if errors.Is(err, client.ErrRecoveryTimeout) && errors.Is(err, client.ErrSessionLost) &&
-			strings.HasSuffix(err.Error(), fmt.Sprintf("the server did not come back within %v; last attempt: another client is connected to the session", limit)) {
-			return
-		}
-	}
-	t.Errorf("the process failed with %v", err)
-}
-
-// refusedUntil returns the error of a process whose client cannot connect any more, and gives up
-// after the limit.
-func refusedUntil(t *testing.T, limit time.Duration) error {
-	s := scripted.NewServer(t)
-	_, p, first := started(t, s, client.Options{RecoveryTimeout: limit})
-	stop := make(chan struct{})
-	first.Cut()
-	wait := scripted.Play(t, func() {
-		for {
-			select {
-			case again := <-s.Peers:
-				if m, ok := again.MayHear(); ok {
-					again.Say(m.Refuse(-32010, "session S is already attached to another connection"))
+	synctest.Test(t, func(t *testing.T) {
+		s := scripted.NewPipes(t)
+		const limit = 20 * time.Second
+		_, p, first := started(t, s, client.Options{RecoveryTimeout: limit, Connect: s.Connect})
+		stop := make(chan struct{})
+		first.Cut()
+		wait := scripted.Play(t, func() {
+			for {
+				select {
+				case again := <-s.Peers:
+					again.Say(again.Expect("initialize").Refuse(-32010, "session S is already attached to another connection"))
+					again.Cut()
+				case <-stop:
+					return
 				}
-				again.Cut()
-			case <-stop:
-				return
 			}
+		})
+		_, err := p.Wait(tethertest.Within(t))
+		if !errors.Is(err, client.ErrRecoveryTimeout) || !errors.Is(err, client.ErrSessionLost) ||
+			!strings.HasSuffix(err.Error(), "the server did not come back within 20s; last attempt: another client is connected to the session") {
+			t.Errorf("the process failed with %v", err)
 		}
+		close(stop)
+		wait()
 	})
-	_, err := p.Wait(tethertest.Within(t))
-	close(stop)
-	wait()
-	return err
 }
 
 // The text of an ambiguous error names the operation whose outcome is unknown.

@@ -3,9 +3,11 @@
 package scripted
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -22,6 +24,7 @@ const timeLimit = 60 * time.Second
 type Server struct {
 	t     testing.TB
 	ln    net.Listener // nil: its connections are pipes
+	lines bool         // messages are lines, not WebSocket frames
 	Peers chan *Peer   // accepted, for a test that waits for something else too
 
 	upgrades sync.WaitGroup // of NewPipes
@@ -29,7 +32,10 @@ type Server struct {
 
 // A Peer is the server's end of one connection. Its methods panic when the client does not
 // do what the test expects; Play makes that a failure of the test.
-type Peer struct{ Conn net.Conn }
+type Peer struct {
+	Conn  net.Conn
+	lines *bufio.Reader // nil: messages are WebSocket frames
+}
 
 // NewServer listens on a port of this machine until the end of the test.
 func NewServer(t testing.TB) *Server {
@@ -78,9 +84,20 @@ func NewPipes(t testing.TB) *Server {
 	return s
 }
 
-// Connect makes a connection to a server of NewPipes.
+// NewLines is NewPipes for a client that sends each message as a line, as to the standard input of a server.
+func NewLines(t testing.TB) *Server {
+	s := NewPipes(t)
+	s.lines = true
+	return s
+}
+
+// Connect makes a connection to a server of NewPipes or NewLines.
 func (s *Server) Connect(context.Context) (net.Conn, error) {
 	client, server := net.Pipe()
+	if s.lines {
+		s.Peers <- &Peer{server, bufio.NewReader(server)}
+		return client, nil
+	}
 	s.upgrades.Go(func() {
 		if p, err := NewPeer(server); err == nil {
 			s.Peers <- p
@@ -93,7 +110,7 @@ func (s *Server) Connect(context.Context) (net.Conn, error) {
 
 // NewPeer does the server's part of the WebSocket upgrade on a connection.
 func NewPeer(conn net.Conn) (*Peer, error) {
-	return &Peer{conn}, frames.Accept(conn)
+	return &Peer{Conn: conn}, frames.Accept(conn)
 }
 
 // Close stops the listener.
@@ -150,11 +167,25 @@ func (p *Peer) Hear() Message {
 
 // MayHear returns the next message; false if the connection has ended. It answers pings and a close frame.
 func (p *Peer) MayHear() (m Message, ok bool) {
-	var data []byte
+	data, ok := p.next()
+	if !ok {
+		return m, false
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		panic(err)
+	}
+	return m, true
+}
+
+func (p *Peer) next() (data []byte, ok bool) {
+	if p.lines != nil {
+		data, err := p.lines.ReadBytes('\n')
+		return data, err == nil
+	}
 	for {
 		f, err := frames.Read(p.Conn)
 		if err != nil {
-			return m, false
+			return nil, false
 		}
 		switch f.Op {
 		case frames.OpPing:
@@ -165,16 +196,12 @@ func (p *Peer) MayHear() (m Message, ok bool) {
 		case frames.OpClose:
 			f.Masked = false
 			frames.Write(p.Conn, f)
-			return m, false
+			return nil, false
 		}
 		if data = append(data, f.Payload...); f.Fin {
-			break
+			return data, true
 		}
 	}
-	if err := json.Unmarshal(data, &m); err != nil {
-		panic(err)
-	}
-	return m, true
 }
 
 // HearFrame returns the next message or ping of the client. Pings are answered.
@@ -211,6 +238,10 @@ func (p *Peer) Expect(method string) Message {
 // Say sends messages as they are. The client may be gone by then.
 func (p *Peer) Say(messages ...string) {
 	for _, m := range messages {
+		if p.lines != nil {
+			io.WriteString(p.Conn, m+"\n")
+			continue
+		}
 		frames.Write(p.Conn, frames.Text([]byte(m)))
 	}
 }
