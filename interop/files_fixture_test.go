@@ -285,19 +285,18 @@ func watch(id int, present string, missing ...string) fileCall {
 	return fileCall{method: "fs/watchMissing", params: fmt.Sprintf(`{"watchId":%d,"missing":[%s],"present":%s}`, id, strings.Join(missing, ","), present)}
 }
 
-// silence is how long a watch that must not fire is observed.
-const silence = 300 * time.Millisecond
-
-// fires changes something on the host and records whether the watch reports it. expected only decides how long to wait.
+// fires changes something on the host and records whether the watch reports it. expected decides only for what it waits.
 func fires(expected bool, do func(f *fixture)) fileCall {
 	return fileCall{instead: func(c *conn, f *fixture, at int) {
 		c.mu.Lock()
 		before := len(c.events[""])
 		c.mu.Unlock()
 		do(f)
-		limit := silence
-		if expected {
-			limit = timeLimit
+		limit := timeLimit
+		if !expected {
+			awaitWatches(c.p)
+			c.call("environment/status", "{}")
+			limit = 0 // what was sent before the answer is here
 		}
 		fired := c.await(limit, func() bool { return len(c.events[""]) > before && c.events[""][before].Method == "fs/missingChanged" })
 		c.p.note(fmt.Sprintf("%d fs/missingChanged", at), fired)

@@ -5,8 +5,11 @@ package interop_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +18,36 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// quiet is how long a watch must report nothing to count as silent.
-const quiet = 250 * time.Millisecond
+// watchRounds is how many watches of another connection fire before a watch counts as silent.
+const watchRounds = 5
+
+// awaitWatches gives a server the time to report changes that were made before: another connection watches a path, which is
+// created now, and gets its notification, several times, because the server may process both changes at the same time. A
+// request that is then answered on the first connection follows the notifications that the server has sent there. A wait of a
+// fixed length would prove no more, and less on a busy machine.
+func awaitWatches(p *player) {
+	p.t.Helper()
+	dir := ownDir(p.t, "watched")
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)); err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(p.t.Context(), timeLimit)
+	defer cancel()
+	c := p.caller()
+	defer c.Close()
+	for id := range watchRounds {
+		path := filepath.Join(dir, fmt.Sprint(id))
+		if answer := c.call("fs/watchMissing", map[string]any{"watchId": id + 1, "missing": []string{"file://" + path}}); !strings.Contains(answer, "true") {
+			p.t.Fatalf("watch of %s: %s", path, answer)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			p.t.Fatal(err)
+		}
+		if _, err := c.Take(ctx, func(m tethertest.Message) bool { return m.Method == "fs/missingChanged" }); err != nil {
+			p.t.Fatalf("a watch that must fire: %v", err)
+		}
+	}
+}
 
 // A watchRow is one fs/watchMissing and a change on the host. missing is a list of paths; @ is the directory with the file f and the
 // directory d.
@@ -134,30 +165,35 @@ func (l *missingWatcher) watch(id any, missing, present string) string {
 	return l.c.call("fs/watchMissing", params)
 }
 
-// silentRows are the rows whose watches do not fire. That decides only how long to wait.
+// silentRows are the rows whose watches do not fire.
 var silentRows = []string{"sibling", "sibling in the parent", "present file access time", "present file read", "present file linked", "present file opened",
 	"present directory gets a file", "present directory gets a directory", "present is the parent, sibling"}
 
-// fired returns the ids of the next notifications, until none has come for a while. If one is expected, that while begins with it.
+// fired returns the ids of the next notifications. If one is expected, it waits for that one first.
 func (l *missingWatcher) fired(expected string) []string {
 	ids := []string{}
-	limit := func() time.Duration {
-		if expected == "" || slices.ContainsFunc(ids, func(id string) bool { return strings.HasSuffix(id, " "+expected) }) {
-			return quiet
-		}
-		return timeLimit
-	}
-	for {
-		ctx, cancel := context.WithTimeout(context.Background(), limit())
+	take := func(limit time.Duration) bool {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
 		m, err := l.c.Take(ctx, func(m tethertest.Message) bool { return m.Method != "" })
-		cancel()
 		if err != nil {
-			return ids
+			return false
 		}
 		var params map[string]json.Number
 		json.Unmarshal(m.Params, &params)
 		ids = append(ids, m.Method+" "+params["watchId"].String())
+		return true
 	}
+	for expected != "" && !slices.ContainsFunc(ids, func(id string) bool { return strings.HasSuffix(id, " "+expected) }) {
+		if !take(timeLimit) {
+			return ids
+		}
+	}
+	awaitWatches(l.p)
+	l.c.call("environment/status", map[string]any{})
+	for take(0) {
+	}
+	return ids
 }
 
 func TestWatchMissing(t *testing.T) {
