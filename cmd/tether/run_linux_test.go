@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,9 +22,11 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
 )
 
 // A testEnv runs the program in directories of its own, without a named server.
@@ -212,36 +215,44 @@ func TestOneReaderForOneFile(t *testing.T) {
 	}
 }
 
-// If the output is not read, the command waits, as with a pipe.
+// If the output is not read, the command waits, as with a pipe. Then it goes on.
 func TestRunCommandWaitsForTheReader(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
-	counter := filepath.Join(b.work, "written")
-	// Each KiB that was taken from the command is counted.
-	cmd := b.command("run", "--", "sh", "-c", "i=0; while :; do head -c 65536 /dev/zero; i=$((i+1)); echo $i > "+counter+"; done")
-	out, err := cmd.StdoutPipe()
+	s := tethertest.StartServer(t, server.Config{SpoolLimit: 1 << 20})
+	const all = 4 << 20 // the server keeps 1 MiB that was not read
+	cmd := b.command("run", "--url", s.URL, "--", "head", "-c", strconv.Itoa(all), "/dev/zero")
+	_, out := piped(t, cmd)
+	c, err := client.Dial(t.Context(), s.URL, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Signal(syscall.SIGTERM)
-	last, same := "", 0
-	for deadline := time.Now().Add(3 * patience); same < 10; {
-		text, _ := os.ReadFile(counter)
-		if string(text) == last && last != "" {
-			same++
-		} else {
-			last, same = string(text), 0
+	defer c.Close()
+	var last uint64
+	same := 0 // answers of the server in a row that say that the command waits and has not written
+	tethertest.Eventually(t, func() error {
+		list, err := c.Processes(t.Context(), "")
+		if err != nil || len(list) != 1 {
+			return fmt.Errorf("processes %+v: %w", list, err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the command still writes: %s", last)
+		p := list[0]
+		if p.State != wire.StateRunning {
+			t.Fatal("the command has written all its output")
 		}
-		time.Sleep(100 * time.Millisecond) // the command must not write meanwhile
+		if !p.Blocked || p.NextSeq != last {
+			same, last = 0, p.NextSeq
+		}
+		if same++; same < 20 {
+			return fmt.Errorf("the command still writes: %+v", p)
+		}
+		return nil
+	})
+	if n, err := io.Copy(io.Discard, out); n != all || err != nil {
+		t.Errorf("%d bytes arrived, then %v", n, err)
 	}
-	out.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestRunPassesEndOfInputAndEnvironment(t *testing.T) {
