@@ -52,9 +52,15 @@ func (c *child) awaitInit() {
 	})
 }
 
-// launcherExitWait is how long a launcher may take to end after its command has exited. It ends
-// at once unless a process of the sandbox has stopped it.
-const launcherExitWait = time.Second
+const (
+	// launcherExitWait is how long a launcher may take to end after its command has exited. It
+	// ends at once unless a process of the sandbox has stopped it, or the machine is very busy.
+	launcherExitWait = time.Second
+
+	// exitReportWait is how much longer it may take if only the launcher can still tell the exit
+	// code of the command.
+	exitReportWait = 10 * time.Second
+)
 
 // watchLeader begins to wait for the exit of the command itself. If the launcher does not end
 // soon after, everything that it started is killed: a process that may trace others can stop the
@@ -77,15 +83,20 @@ func (c *child) watchLeader() (stop func() (code int, hidden bool)) {
 		if conn.Read(func(fd uintptr) bool { return hasExited(int(fd)) }) != nil {
 			return // stopped
 		}
-		timeout := time.NewTimer(launcherExitWait)
-		defer timeout.Stop()
-		select {
-		case <-ended:
-		case <-timeout.C:
-			hidden = true
-			withDescriptor(leader, func(fd int) error { code = exitCodeInTable(fd, c.launched.Pid); return nil })
-			c.killLaunched()
+		if closedWithin(ended, launcherExitWait) {
+			return
 		}
+		withDescriptor(leader, func(fd int) error {
+			if code = exitCodeInTable(fd, c.launched.Pid); code < 0 {
+				code = collectedExitCode(fd)
+			}
+			return nil
+		})
+		if code < 0 && closedWithin(ended, exitReportWait) {
+			return
+		}
+		hidden = true
+		c.killLaunched()
 	})
 	return func() (int, bool) {
 		close(ended)
@@ -146,7 +157,20 @@ func exitCodeInTable(pidfd, pid int) int {
 	if err != nil {
 		return -1
 	}
-	status := unix.WaitStatus(number)
+	return codeOf(unix.WaitStatus(number))
+}
+
+// collectedExitCode returns the exit code of a process whose parent has collected it. It is -1 if
+// the system does not say, as before Linux 6.15, or if the exit was not collected.
+func collectedExitCode(pidfd int) int {
+	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
+	if unix.IoctlPidfdInfo(pidfd, &info) != nil || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
+		return -1
+	}
+	return codeOf(unix.WaitStatus(info.Exit_code))
+}
+
+func codeOf(status unix.WaitStatus) int {
 	if status.Signaled() {
 		return 128 + int(status.Signal())
 	}

@@ -161,6 +161,52 @@ func testLauncherThatStays(t *testing.T, cfg Config, end func(*Process), want st
 	}
 }
 
+// A launcher that is slow to end, on a busy machine, still reports the exit code of its command.
+func TestSlowLauncherReportsTheExitCode(t *testing.T) {
+	t.Parallel()
+	s := newSupervisor(t, Config{})
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	spec, _ := launched(t, `setsid sh -c 'echo $$ >&6; exit 5' & exec 6>&-; wait $!; code=$?; sleep 2; exit $code`, leaderOf(r, w)) // longer than launcherExitWait
+	spec.Files, spec.Launcher.Stays = []*os.File{w}, true
+	p, sink := start(t, s, spec)
+	awaitDone(t, p)
+	if sink.code != 5 {
+		t.Errorf("ended with %d, want 5", sink.code)
+	}
+}
+
+// A pidfd tells the exit code of a process after its parent has collected it, since Linux 6.15.
+func TestCollectedExitCode(t *testing.T) {
+	t.Parallel()
+	command := exec.Command("sh", "-c", "read line; exit 5")
+	input, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.PidfdOpen(command.Process.Pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if code := collectedExitCode(fd); code != -1 {
+		t.Errorf("code of a process that runs is %d, want -1", code)
+	}
+	input.Close()
+	command.Wait()
+	if code := collectedExitCode(fd); code == -1 {
+		t.Skip("the kernel does not say")
+	} else if code != 5 {
+		t.Errorf("code is %d, want 5", code)
+	}
+}
+
 // The exit is reported when the last process has ended.
 func TestLauncherIsOverWithItsInit(t *testing.T) {
 	s := newSupervisor(t, Config{})

@@ -85,10 +85,10 @@ func (p *Process) run() {
 		}
 	}
 	if code != 0 && p.spec.LateOutput > 0 {
-		await(ended, p.spec.LateOutput)
+		closedWithin(ended, p.spec.LateOutput)
 	}
 	caught := p.startCatchUp()
-	await(caught, p.sup.fullSink)
+	closedWithin(caught, p.sup.fullSink)
 	p.sink.Exit(code)
 	<-ended
 	<-caught
@@ -143,13 +143,15 @@ func (p *Process) startCatchUp() (caught <-chan struct{}) {
 	return done
 }
 
-// await waits until done is closed, but not longer than d.
-func await(done <-chan struct{}, d time.Duration) {
+// closedWithin waits until done is closed, but not longer than d, and reports whether it is.
+func closedWithin(done <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-done:
+		return true
 	case <-timer.C:
+		return false
 	}
 }
 
