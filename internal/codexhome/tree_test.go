@@ -105,3 +105,67 @@ func FuzzWrite(f *testing.F) {
 		}
 	})
 }
+
+// Documents that test the rules about keys, numbers and dates. The library's decoder says which of them are TOML.
+var ruled = []string{
+	"", "a = 1\n", "a = 1\na = 2\n", "a.b = 1\na.c = 2\n", "a.b = 1\na.b.c = 2\n", "a.b.c = 1\na.b = 2\n", "a = 1\na.b = 2\n",
+	"a = {}\na.b = 1\n", "a = {b = 1, b = 2}\n", "a = {b.c = 1, b.d = 2}\n", "a = {b = {}, b.c = 1}\n", "a = [{b = 1, b = 2}]\n",
+	"a = [{b = 1}, {b = 2}]\n", "a = [[{b = 1, b.c = 2}]]\n", "x.y = {b = 1,\n b = 2}\n",
+	"[a]\n[a]\n", "[a.b]\n[a]\n", "[a.b]\n[a]\n[a]\n", "[a]\n[a.b]\n", "[a.b]\n[a.b]\n", "[a.b]\n[a]\nb = 1\n", "[a.b]\n[a]\nb.c = 1\n",
+	"a = 1\n[a]\n", "a = 1\n[a.b]\n", "a = {}\n[a]\n", "a = {}\n[a.b]\n", "a.b = 1\n[a]\n", "a.b = 1\n[a.c]\n", "a.b.c = 1\n[a.b]\n",
+	"a.b.c = 1\n[a.b.d]\n[a.b.d.e]\n", "[a]\nb.c = 1\n[a.b]\n", "[a]\nb.c = 1\n[a.b.d]\n", "a = {b = {}}\n[a.b.c]\n",
+	"[[a]]\n[[a]]\n", "[[a]]\nb = 1\n[[a]]\nb = 2\n", "[[a]]\n[a]\n", "[a]\n[[a]]\n", "[[a]]\n[a.b]\n[a.b]\n", "[[a]]\n[a.b]\n[[a]]\n[a.b]\n",
+	"a = []\n[[a]]\n", "a = [{}]\n[[a]]\n", "a = [{}]\n[a.b]\n", "a = [1]\n[a.b]\n", "a = []\n[a.b]\n", "a.b = []\n[[a.b]]\n", "a.b = 1\n[[a]]\n", "[a.b]\n[[a]]\n",
+	"[[a.b]]\n[a]\nb.c = 1\n", "[[a.b]]\n[a]\nb = 1\n", "[[a.b]]\n[a]\nc = 1\n[[a.b]]\n", "[[a]]\n[[a.b]]\n[[a.b.c]]\n[a.b.d]\n",
+	"i = [0, +0, -0, 1_0, 0xff_FF, 0o7_7, 0b1_0]\n", "i = 9223372036854775807\n", "i = 9223372036854775808\n", "i = -9223372036854775808\n",
+	"i = -9223372036854775809\n", "i = 0x7fffffffffffffff\n", "i = 0x8000000000000000\n", "i = 0o777777777777777777777\n", "i = 0o1000000000000000000000\n",
+	"i = 012\n", "i = +0x1\n", "i = 1__0\n", "i = 0b2\n", "i = [1,\n99999999999999999999]\n",
+	"f = [1.5, -1_0.2_5e+1_0, inf, +inf, -inf, nan, +nan, -nan, 1e308, 1e-999, 0e1]\n", "f = 1e309\n", "f = 01.5\n", "f = 1.e2\n", "f = {x = -1e9_99}\n",
+	"d = [2024-02-29, 2000-02-29, 0000-02-29, 0001-01-01, 9999-12-31]\n", "d = 2023-02-29\n", "d = 1900-02-29\n", "d = 2023-13-01\n", "d = 2023-00-01\n",
+	"d = 2023-01-00\n", "d = 2023-04-31\n", "d = 2023-1-1\n", "d = 2023-01-01-\n", "d = 2023-01-01T\n", "d = 2023-01-0112\n",
+	"t = [00:00, 23:59:59, 07:32:00.1, 07:32:00.1234567890123]\n", "t = 24:00:00\n", "t = 07:60:00\n", "t = 07:32:60\n", "t = 07:32:00.\n", "t = 07:32.5\n",
+	"t = 07:3\n", "t = 07:32:0\n", "t = 07:32:00Z\n", "t = 07:32:\n",
+	"m = [2023-01-01T07:32, 2023-01-01t07:32:00, 2023-01-01 07:32:00.5]\n", "m = 2023-01-01 7:32:00\n", "m = 2023-01-01T7:32:00Z\n", "m = 2023-01-01  07:32\n",
+	"m = 2023-02-30T07:32:00\n", "m = 2023-01-01T25:00:00\n", "m = 2023-01-01TT07:32\n",
+	"z = [2023-01-01T07:32:00Z, 2023-01-01 07:32z, 2023-01-01T07:32:00.5+23:59, 2023-01-01T07:32:00-00:00]\n", "z = 2023-01-01T07:32:00+24:00\n",
+	"z = 2023-01-01T07:32:00+01:60\n", "z = 2023-01-01T07:32:00+1:00\n", "z = 2023-01-01T07:32:00+0100\n", "z = 2023-01-01T07:32:00Z+01:00\n", "z = 2023-01-01T07:32:00ZZ\n",
+	"a = \"\\q\"\n", "a = 'x\n", "= 1\n", "a\n", "[a\n", "a = 1 b = 2\n", "a = \"\xff\"\n", "# \x00\n", "a = [1 2]\n", "a = {,}\n", "\r\na = 1\r\n", "a = tru\n",
+}
+
+func TestRulesAreTheLibrarys(t *testing.T) {
+	for _, text := range ruled {
+		sameRules(t, text)
+	}
+}
+
+// FuzzRules compares the rules with those of the library's decoder.
+func FuzzRules(f *testing.F) {
+	for _, text := range ruled {
+		f.Add(text)
+	}
+	f.Fuzz(sameRules)
+}
+
+func sameRules(t *testing.T, text string) {
+	var tree map[string]any
+	libraryError := toml.Unmarshal([]byte(text), &tree)
+	_, err := parse(t.Context(), []byte(text))
+	if err == errNesting || err == errKeys || err == errValues {
+		return
+	}
+	if (err == nil) != (libraryError == nil) {
+		t.Fatalf("%q: %v, and the library says %v", text, err, libraryError)
+	}
+	decode, ok := libraryError.(*toml.DecodeError)
+	if !ok {
+		return
+	}
+	e, line, column := err.(*syntaxError), 0, 0
+	line, column = decode.Position()
+	if e.message == badMoment {
+		column = e.column // the library points into the value
+	}
+	if e.line != line || e.column != column {
+		t.Fatalf("%q: %v at %d:%d, and the library says %v at %d:%d", text, err, e.line, e.column, libraryError, line, column)
+	}
+}
