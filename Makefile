@@ -20,7 +20,7 @@ GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/tether, and bin/tether-mcp for `tether mcp`
+build: ## build bin/tether, and bin/tether-mcp for `tether mcp` and `tether chaos`
 	@scripts/build $(VERSION)
 
 run: bubblewrap build ## build, install bubblewrap if it is missing, serve on loopback; LISTEN=ws://IP:PORT

@@ -1,23 +1,20 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/tetherexec/tether/internal/cable"
 )
 
-// chaosFlags are the flags of `tether chaos`.
+// chaosFlags are the flags of `tether chaos`. The cable is in the program mcpProgram: chaos_inside.go is for that
+// program, chaos_outside.go for tether, which starts it.
 type chaosFlags struct {
-	cfg                             cable.Config
+	args                            []string // of the program
+	target, listen                  string
+	seed                            uint64
 	ca, trace                       string
 	cutEvery, freezeEvery, runFor   lifetime // 0: not given
 	cutFor, freezeFor, holdFor      lifetime
@@ -26,8 +23,8 @@ type chaosFlags struct {
 	drop, duplicate, hold, cutAfter []string
 }
 
-func newChaos(stdout *os.File) *cobra.Command {
-	var flags chaosFlags
+func newChaos(args []string, stdout *os.File) *cobra.Command {
+	flags := chaosFlags{args: args}
 	cmd := &cobra.Command{
 		Use:   "chaos --target URL [flags]",
 		Short: "Put a bad network between a client and a server",
@@ -45,11 +42,11 @@ func newChaos(stdout *os.File) *cobra.Command {
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if flags.cfg.Target == "" {
+			if flags.target == "" {
 				return usageError{errors.New("--target is missing")}
 			}
 			if !cmd.Flags().Changed("seed") {
-				flags.cfg.Seed = rand.Uint64N(1 << 32) // short enough to type again
+				flags.seed = rand.Uint64N(1 << 32) // short enough to type again
 			}
 			return flags.run(cmd.Context(), stdout, cmd.ErrOrStderr())
 		},
@@ -61,8 +58,8 @@ func newChaos(stdout *os.File) *cobra.Command {
 func (f *chaosFlags) define(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.cfg.Target, "target", "", "`URL` of the server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH")
-	fs.StringVar(&f.cfg.Listen, "listen", "ws://127.0.0.1:0", "`URL` to listen on: ws://IP:PORT of this machine only, or unix://PATH")
+	fs.StringVar(&f.target, "target", "", "`URL` of the server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH")
+	fs.StringVar(&f.listen, "listen", "ws://127.0.0.1:0", "`URL` to listen on: ws://IP:PORT of this machine only, or unix://PATH")
 	fs.StringVar(&f.ca, "tls-ca", "", "`PATH` of certificates (PEM) to trust for a wss:// target, instead\nof those of this machine")
 	group(fs, "Client and server", "target", "listen", "tls-ca")
 
@@ -84,88 +81,9 @@ func (f *chaosFlags) define(cmd *cobra.Command) {
 	fs.StringArrayVar(&f.cutAfter, "cut-after", nil, "end the connection right after `MESSAGE` was delivered")
 	group(fs, "Faults of messages", "drop", "duplicate", "hold", "hold-for", "cut-after")
 
-	fs.Uint64Var(&f.cfg.Seed, "seed", 0, "`NUMBER` that repeats the random choices of an earlier run")
+	fs.Uint64Var(&f.seed, "seed", 0, "`NUMBER` that repeats the random choices of an earlier run")
 	fs.Var(&f.runFor, "for", "end after this long")
 	fs.StringVar(&f.trace, "trace", "", "`PATH` to write every message to, one JSON object per line; it has all\ninput and output, so only you can read it")
 	group(fs, "Run", "seed", "for", "trace")
 	onlyOnce(fs)
-}
-
-// run opens the cable and causes faults until a signal or --for ends it.
-func (f *chaosFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	rules, err := f.rules()
-	if err != nil {
-		return err
-	}
-	if f.cfg.TLS, err = (&tlsFlags{ca: f.ca}).config(); err != nil {
-		return err
-	}
-	var trace io.Writer
-	if f.trace != "" {
-		file, err := cable.OpenTrace(f.trace)
-		if err != nil {
-			return fmt.Errorf("open trace: %w", err)
-		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		trace = file
-	}
-	log := cable.NewLog(stderr, trace)
-	ctx, stop := untilSignal(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if f.runFor > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(f.runFor))
-		defer cancel()
-	}
-	f.cfg.Tap, f.cfg.Notice = log.Message, log.Event
-	c, err := cable.Lay(ctx, f.cfg)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	c.SetLatency(time.Duration(f.latency), time.Duration(f.jitter))
-	c.SetRate(int64(f.rate))
-	for _, r := range rules {
-		c.On(cable.Either, r.match, r.action)
-	}
-	if _, err := fmt.Fprintln(stdout, c.URL()); err != nil {
-		return fmt.Errorf("print URL: %w", err)
-	}
-	log.Say(fmt.Sprintf("between %s and %s, seed %d", c.URL(), f.cfg.Target, f.cfg.Seed))
-	c.RunSchedule(ctx, cable.Schedule{
-		CutEvery: time.Duration(f.cutEvery), CutFor: time.Duration(f.cutFor),
-		FreezeEvery: time.Duration(f.freezeEvery), FreezeFor: time.Duration(f.freezeFor),
-	})
-	c.Close()
-	log.Summary(c.Stats())
-	return log.Err()
-}
-
-// A chaosRule is a rule from the command line; it is applied when the cable is open.
-type chaosRule struct {
-	match  cable.Match
-	action cable.Action
-}
-
-func (f *chaosFlags) rules() ([]chaosRule, error) {
-	var rules []chaosRule
-	for _, list := range []struct {
-		flag   string
-		values []string
-		action cable.Action
-	}{
-		{"drop", f.drop, cable.Drop},
-		{"duplicate", f.duplicate, cable.Duplicate},
-		{"hold", f.hold, cable.HoldFor(time.Duration(f.holdFor))},
-		{"cut-after", f.cutAfter, cable.SeverAfter},
-	} {
-		for _, value := range list.values {
-			match, err := cable.ParseMatch(value)
-			if err != nil {
-				return nil, usageError{fmt.Errorf("invalid argument %q for \"--%s\" flag: %w", value, list.flag, err)}
-			}
-			rules = append(rules, chaosRule{match, list.action})
-		}
-	}
-	return rules, nil
 }

@@ -21,7 +21,7 @@ func TestChaos(t *testing.T) {
 	if err := os.WriteFile(trace, []byte("an older trace"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	chaos := startTether(t, "chaos", "--target", server.line(t), "--trace", trace, "--seed", "1", "--latency", "1ms", "--rate", "10MiB",
+	chaos := startChaos(t, "--target", server.line(t), "--trace", trace, "--seed", "1", "--latency", "1ms", "--rate", "10MiB",
 		"--drop", "process/output:1", "--duplicate", "process/exited", "--hold", "answer:process/terminate:1", "--hold-for", "10ms",
 		"--cut-after", "process/closed:1")
 	url := chaos.line(t)
@@ -59,6 +59,13 @@ func TestChaos(t *testing.T) {
 	checkTrace(t, trace)
 }
 
+// startChaos starts `tether chaos`, which finds its program in PATH.
+func startChaos(t *testing.T, args ...string) *program {
+	t.Helper()
+	path := filepath.Dir(mcpBuilt(t)) + string(os.PathListSeparator) + os.Getenv("PATH")
+	return startTetherEnv(t, []string{"PATH=" + path}, append([]string{"chaos"}, args...)...)
+}
+
 // checkTrace looks for the dropped output in a trace.
 func checkTrace(t *testing.T, path string) {
 	t.Helper()
@@ -93,7 +100,7 @@ func checkTrace(t *testing.T, path string) {
 func TestChaosEndsBySignal(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		p := startTether(t, "chaos", "--target", "ws://127.0.0.1:1", "--cut-every", "5ms", "--cut-for", "1h", "--freeze-every", "5ms")
+		p := startChaos(t, "--target", "ws://127.0.0.1:1", "--cut-every", "5ms", "--cut-for", "1h", "--freeze-every", "5ms")
 		p.line(t)
 		p.Process.Signal(sig)
 		p.Wait()

@@ -6,8 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -58,8 +63,44 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: *update, Setup: func(env *testscript.Env) error {
 		env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second to exit
 		return nil
+	}, Cmds: map[string]func(*testscript.TestScript, bool, []string){
+		mcpProgram: func(ts *testscript.TestScript, _ bool, _ []string) { // puts the program in PATH
+			path, err := buildMCP()
+			ts.Check(err)
+			ts.Setenv("PATH", filepath.Dir(path)+string(os.PathListSeparator)+ts.Getenv("PATH"))
+		},
 	}})
 }
+
+// mcpBuilt builds the program behind `tether mcp` and `tether chaos`, once, with the race detector if this one has it.
+func mcpBuilt(t *testing.T) string {
+	t.Helper()
+	path, err := buildMCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var buildMCP = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "tether-mcp-")
+	if err != nil {
+		return "", err
+	}
+	mcpDir = dir
+	path := filepath.Join(dir, mcpProgram)
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	args := []string{"build", "-tags", "mcp", "-buildvcs=false", "-o", path}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race")
+	}
+	if text, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, text)
+	}
+	return path, nil
+})
 
 // commandNames returns the names of a command and of its subcommands, without the name of the root
 // command and without the subcommands of completion, which are cobra's.

@@ -20,9 +20,9 @@ const (
 	approvalGranular  = "granular"
 )
 
-// mcpProgram is the program behind `tether mcp`: this one, built with -tags mcp. Only that build has the MCP library,
-// which the other commands do not need (docs/adr/0006-mcp-in-a-second-program.md). mcp_inside.go is for that
-// program, mcp_outside.go for tether, which starts it.
+// mcpProgram is the program behind `tether mcp` and `tether chaos`: this one, built with -tags mcp. Only that build has the
+// MCP library and the cable, which the other commands do not need (docs/adr/0006-mcp-in-a-second-program.md).
+// mcp_inside.go is for that program, mcp_outside.go for tether, which starts it.
 const mcpProgram = "tether-mcp"
 
 // prefixMCP begins the arguments with which tether starts that program; the version of tether follows, and then the

@@ -11,10 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,32 +22,6 @@ import (
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
-
-// mcpBuilt builds the program behind `tether mcp`, once, with the race detector if this one has it.
-func mcpBuilt(t *testing.T) string {
-	t.Helper()
-	path, err := buildMCP()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-var buildMCP = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "tether-mcp-")
-	if err != nil {
-		return "", err
-	}
-	mcpDir = dir
-	args := []string{"build", "-tags", "mcp", "-buildvcs=false", "-o", filepath.Join(dir, mcpProgram)}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race")
-	}
-	if text, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, text)
-	}
-	return filepath.Join(dir, mcpProgram), nil
-})
 
 // An mcpUser is an MCP client whose user answers questions.
 type mcpUser struct {

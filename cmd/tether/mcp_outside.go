@@ -15,21 +15,26 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// handle replaces this process by the program that serves MCP clients. It gets the same arguments, so it checks them
-// again.
+// handle replaces this process by the program that serves MCP clients.
 func (m *mcpServe) handle(context.Context, *wire.Sandbox, *client.Network) error {
-	path, err := findMCPProgram()
+	return becomeMCPProgram("mcp", m.args)
+}
+
+// becomeMCPProgram replaces this process by the program that has a command. That program gets the same arguments, so it
+// checks them again.
+func becomeMCPProgram(command string, args []string) error {
+	path, err := findMCPProgram(command)
 	if err != nil {
 		return err
 	}
-	if err := become(path, append([]string{prefixMCP, versionText()}, m.args...)); err != nil {
+	if err := become(path, append([]string{prefixMCP, versionText()}, args...)); err != nil {
 		return fmt.Errorf("start %s: %w", path, cause(err))
 	}
 	return nil
 }
 
 // findMCPProgram looks in the directory of this program first, because the same version is there.
-func findMCPProgram() (string, error) {
+func findMCPProgram(command string) (string, error) {
 	name := mcpProgram
 	if runtime.GOOS == "windows" {
 		name += ".exe"
@@ -43,7 +48,7 @@ func findMCPProgram() (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", errors.New("`tether mcp` needs the program " + mcpProgram + ", which is neither in the directory of tether nor in PATH; `make build` makes both,\n" +
+		return "", errors.New("`tether " + command + "` needs the program " + mcpProgram + ", which is neither in the directory of tether nor in PATH; `make build` makes both,\n" +
 			"and `go install -tags mcp github.com/tetherexec/tether/cmd/tether@VERSION` a tether that needs no second program")
 	}
 	return path, nil

@@ -147,7 +147,7 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 		{"Sandbox and faults", []lazyCommand{
 			{"sandbox", func() *cobra.Command { return newSandbox(stdin, stdout) }},
 			{"doctor", newDoctor},
-			{"chaos", func() *cobra.Command { return newChaos(stdout) }},
+			{"chaos", func() *cobra.Command { return newChaos(args, stdout) }},
 		}},
 		{"About tether", []lazyCommand{
 			{aboutCompletion, newCompletion},

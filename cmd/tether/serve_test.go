@@ -28,12 +28,19 @@ type program struct {
 
 func startTether(t *testing.T, args ...string) *program {
 	t.Helper()
+	return startTetherEnv(t, nil, args...)
+}
+
+// startTetherEnv is startTether with more environment variables.
+func startTetherEnv(t *testing.T, env []string, args ...string) *program {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &program{Cmd: exec.CommandContext(t.Context(), self, args...), stderr: new(bytes.Buffer)}
 	p.Env = append(os.Environ(), beTether+"=1", "GORACE=atexit_sleep_ms=0", "XDG_STATE_HOME="+t.TempDir())
+	p.Env = append(p.Env, env...)
 	p.Stderr = p.stderr
 	if p.stdin, err = p.StdinPipe(); err != nil {
 		t.Fatal(err)
