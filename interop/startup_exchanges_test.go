@@ -84,7 +84,7 @@ func (p *player) signalled(label string, sig syscall.Signal) {
 		own.server.stop()
 	}
 	p.note(label+": status", fmt.Sprint(own.server.cmd.ProcessState))
-	p.note(label+": within 5 s", fmt.Sprint(time.Since(begin) < 5*time.Second))
+	p.note(label+": in time", fmt.Sprint(time.Since(begin) < timeLimit))
 	gone := false
 	for deadline := time.Now().Add(timeLimit); !gone && time.Now().Before(deadline); {
 		gone = exec.Command("kill", "-0", pid).Run() != nil
