@@ -106,7 +106,7 @@ func TestLostAcknowledgement(t *testing.T) {
 		if seq != 40 {
 			t.Errorf("acknowledged %d", seq)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(longWait):
 		t.Error("nothing is acknowledged")
 		c.Close()
 		return

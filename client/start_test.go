@@ -92,7 +92,7 @@ func TestAdoptGivesUpWithItsContext(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(longWait):
 		t.Error("Adopt does not return")
 	}
 }
@@ -119,7 +119,7 @@ func TestAdoptWhenTheSessionIsLost(t *testing.T) {
 		if !errors.Is(err, client.ErrSessionLost) {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(longWait):
 		t.Fatal("Adopt does not return")
 	}
 }

@@ -212,12 +212,16 @@ func TestSecondInterruptWhileConnectionIsLost(t *testing.T) {
 		defer close(ended)
 		cmd.Wait()
 	}()
-	for waiting := true; waiting; {
+	deadline := time.Now().Add(patience)
+	for waiting := true; waiting; { // tether may get several of these signals as one
 		cmd.Process.Signal(syscall.SIGINT)
 		select {
 		case <-ended:
 			waiting = false
 		case <-time.After(50 * time.Millisecond):
+			if time.Now().After(deadline) {
+				t.Fatal("tether does not end")
+			}
 		}
 	}
 	s.until("tether: the server cannot be reached; the command may run on until the server ends this session\n")

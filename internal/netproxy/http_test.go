@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tetherexec/tether/internal/netpolicy"
@@ -410,29 +411,32 @@ func TestHostThatSendsUnasked(t *testing.T) {
 }
 
 func TestReadAfterWrite(t *testing.T) {
-	near, far := net.Pipe()
-	defer far.Close()
-	p := New(Config{})
-	defer p.Close()
-	tracked, err := p.track(near, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &readAfterWrite{conn: tracked, written: make(chan struct{})}
-	defer c.Close()
-	heard := make(chan struct{}) // by the reader in the proxy
-	go io.WriteString(far, "x")  // ends with far
-	go func() {
-		c.Read(make([]byte, 1))
-		close(heard)
-	}()
-	select {
-	case <-heard:
-		t.Fatal("data was read before the first write")
-	case <-time.After(20 * time.Millisecond):
-	}
-	go c.Write([]byte("y")) // ends with c
-	<-heard
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		p := New(Config{})
+		defer p.Close()
+		tracked, err := p.track(near, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &readAfterWrite{conn: tracked, written: make(chan struct{})}
+		defer c.Close()
+		heard := make(chan struct{}) // by the reader in the proxy
+		go io.WriteString(far, "x")  // ends with far
+		go func() {
+			c.Read(make([]byte, 1))
+			close(heard)
+		}()
+		synctest.Wait()
+		select {
+		case <-heard:
+			t.Fatal("data was read before the first write")
+		default:
+		}
+		go c.Write([]byte("y")) // ends with c
+		<-heard
+	})
 }
 
 func TestUpgrade(t *testing.T) {
@@ -550,7 +554,7 @@ func TestClientLimit(t *testing.T) {
 	io.WriteString(first, request)
 	answerOf(t, bufio.NewReader(first), "GET")
 	io.WriteString(second, request)
-	second.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	second.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // too short a wait can miss a defect, but cannot report a false one
 	if n, err := second.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("the second client was served while the first was there")
 	}

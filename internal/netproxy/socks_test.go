@@ -448,6 +448,45 @@ func TestSocksHandshakeTime(t *testing.T) {
 	<-ended
 }
 
+// deadlines is a connection that records its deadlines.
+type deadlines struct {
+	*net.TCPConn
+	mu          sync.Mutex
+	read, write time.Time
+	atWrite     time.Time // the deadline for writing at the last Write
+}
+
+func (c *deadlines) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+func (c *deadlines) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read = t
+	return c.TCPConn.SetReadDeadline(t)
+}
+
+func (c *deadlines) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.write = t
+	return c.TCPConn.SetWriteDeadline(t)
+}
+
+func (c *deadlines) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	c.atWrite = c.write
+	c.mu.Unlock()
+	return c.TCPConn.Write(b)
+}
+
+func (c *deadlines) state() (read, write, atWrite time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.read, c.write, c.atWrite
+}
+
 // The time limit is for the handshake: it applies neither to a decision nor to a
 // tunnel.
 func TestSocksSlowDecision(t *testing.T) {
@@ -461,20 +500,43 @@ func TestSocksSlowDecision(t *testing.T) {
 		Resolve: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 		},
-	}, func(s *socksServer) { s.handshake = time.Second }) // enough on a busy machine
+	}, nil)
 	port, _ := echoTCP(t)
-	c := st.dial()
+	l := listenTCP(t)
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(socksTestTime))
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &deadlines{TCPConn: accepted.(*net.TCPConn)}
+	st.server.proxy.run(func() { st.server.client(server) })
 	io.WriteString(c, "\x05\x01\x00"+"\x05\x01\x00"+domainAddr("asked.example", port))
 	<-asked
-	<-time.After(st.server.handshake * 11 / 10)
+	if read, _, _ := server.state(); !read.IsZero() {
+		t.Errorf("during the decision the deadline for reading is %v", read)
+	}
+	decided := time.Now()
 	answer <- netpolicy.Decision{Allowed: true, Source: netpolicy.Decider}
 	if code, _ := readReply(t, c); code != socksOK {
 		t.Fatal("reply", code)
 	}
-	<-time.After(st.server.handshake * 11 / 10)
+	if _, _, reply := server.state(); reply.Before(decided.Add(socksHandshake)) {
+		t.Errorf("the deadline of the reply is %v after the decision", reply.Sub(decided))
+	}
 	io.WriteString(c, "still here ")
-	c.CloseWrite()
-	if got, err := io.ReadAll(c); string(got) != "still here end" || err != nil {
+	if got, err := io.ReadAll(io.LimitReader(c, int64(len("still here ")))); string(got) != "still here " || err != nil { // the tunnel works
+		t.Errorf("got %q, %v", got, err)
+	}
+	if read, write, _ := server.state(); !read.IsZero() || !write.IsZero() {
+		t.Errorf("the deadlines of a tunnel are %v and %v", read, write)
+	}
+	c.(*net.TCPConn).CloseWrite()
+	if got, err := io.ReadAll(c); string(got) != "end" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if e := st.event(); !e.Asked || !e.Decision.Allowed || e.Decision.Source != netpolicy.Decider {

@@ -307,28 +307,32 @@ func init() {
 			panic(err)
 		}
 		<-sink.done
-		// A child that another part of this program started and waits for later.
+		// Children that another part of this program started and waits for later.
 		other := exec.Command("true")
 		if err := other.Start(); err != nil {
 			panic(err)
 		}
-		other2 := exec.Command("sleep", "3")
-		if err := other2.Start(); err != nil {
+		other2 := exec.Command("cat")
+		in, err := other2.StdinPipe()
+		if err == nil {
+			err = other2.Start()
+		}
+		if err != nil {
 			panic(err)
 		}
-		fmt.Println("other:", other.Wait(), other2.Wait())
-		left := func() (children int) {
-			for _, entry := range readProcessTable() {
-				if entry.parent == os.Getpid() {
-					children++
+		first := other.Wait()
+		left := func(want int) (children int) { // waits until so many are left
+			for deadline := time.Now().Add(testTimeout); ; time.Sleep(reapInterval / 100) {
+				children = len(childrenIn(readProcessTable()))
+				if children == want || time.Now().After(deadline) {
+					return children
 				}
 			}
-			return children
 		}
-		for deadline := time.Now().Add(testTimeout); left() > 0 && time.Now().Before(deadline); { // on a busy machine they end late
-			time.Sleep(reapInterval / 10)
-		}
-		fmt.Println("left:", left())
+		fmt.Println("left:", left(1))
+		in.Close()
+		fmt.Println("other:", first, other2.Wait())
+		fmt.Println("left:", left(0))
 	}
 	helpers["server"] = func() {
 		s := New(Config{})
@@ -381,7 +385,7 @@ func TestSubreaperReapsOrphansOnly(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if text := strings.Join(got, "|"); text != "exit=0|other: <nil> <nil>|left: 0" {
+	if text := strings.Join(got, "|"); text != "exit=0|left: 1|other: <nil> <nil>|left: 0" {
 		t.Errorf("the helper printed %q", text)
 	}
 }

@@ -94,10 +94,12 @@ func TestOutputComesLate(t *testing.T) {
 			}
 			<-sink.waiting
 			if row.full == testTimeout {
-				for exited := false; !exited; time.Sleep(time.Millisecond) {
+				deadline := time.Now().Add(testTimeout)
+				for exited := false; !exited && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 					_, exited = p.Exited()
 				}
-				time.AfterFunc(20*time.Millisecond, unblock) // longer than an exit that does not wait
+				// Longer than an exit that does not wait for the sink. Too short a wait can miss a defect, but cannot report a false one.
+				time.AfterFunc(20*time.Millisecond, unblock)
 			} else {
 				sink.awaitEvent("exit")
 				unblock()

@@ -438,8 +438,10 @@ func TestExpiredSessionIsGone(t *testing.T) {
 	check()
 }
 
-// After a resume, a client that does not read gets all notifications after a while.
+// After a resume, a client that does not read gets all notifications after a while. The time is 5 s, so this runs in
+// make soak; TestQuietClientIsPushedUnreadProcesses of package session has a clock of its own.
 func TestResumedClientThatNeverReads(t *testing.T) {
+	tethertest.SoakOnly(t)
 	t.Parallel()
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Dial(t, s.URL)
