@@ -62,7 +62,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 			}
 		}
 		s.Close()
-		if after := count(t, "/proc/self/fd"); after != before {
+		if after := count(t, "/proc/self/fd"); after > before { // the collector may close files of earlier tests
 			t.Errorf("%d descriptors before, %d after", before, after)
 		}
 		if pids := childrenOfTest(t); len(pids) > 0 {

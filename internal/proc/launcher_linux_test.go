@@ -170,9 +170,12 @@ func TestSlowLauncherReportsTheExitCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	spec, _ := launched(t, `setsid sh -c 'echo $$ >&6; exit 5' & exec 6>&-; wait $!; code=$?; sleep 2; exit $code`, leaderOf(r, w)) // longer than launcherExitWait
+	// The launcher takes longer than launcherExitWait. The command runs until it is known.
+	spec, _ := launched(t, `setsid sh -c 'echo $$ >&6; exec 6>&-; read line; exit 5' <&3 & exec 6>&-; wait $!; code=$?; sleep 2; exit $code`, leaderOf(r, w))
+	spec.PipeStdin = true
 	spec.Files, spec.Launcher.Stays = []*os.File{w}, true
 	p, sink := start(t, s, spec)
+	p.CloseStdin()
 	awaitDone(t, p)
 	if sink.code != 5 {
 		t.Errorf("ended with %d, want 5", sink.code)
