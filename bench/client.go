@@ -46,8 +46,11 @@ const (
 func closed(m message) bool { return m.Method == noteClosed }
 
 // connect begins a session, or resumes one.
-func connect(url, resume string) (*client, error) {
-	s, err := dial(url)
+func connect(url, resume string) (*client, error) { return connectWith(receiveBuffer, url, resume) }
+
+// connectWith is connect with a receive buffer of the given size.
+func connectWith(buffer int, url, resume string) (*client, error) {
+	s, err := dial(url, buffer)
 	if err != nil {
 		return nil, err
 	}

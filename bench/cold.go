@@ -14,7 +14,7 @@ const idleTime = 3 * time.Second
 
 // cold measures a server from its start to its first answer.
 func cold(t *trial) error {
-	c, err := connect(t.url, "")
+	c, err := connectWith(firstAnswerBuffer, t.url, "")
 	if err != nil {
 		return err
 	}
