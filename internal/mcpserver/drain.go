@@ -16,10 +16,11 @@ import (
 const leaveGrace = 2 * time.Second
 
 // A drainingTransport delays the end of the input until all requests are answered, or for
-// leaveGrace, because the MCP library drops its calls when it reads the end. Then it calls left.
+// its grace, because the MCP library drops its calls when it reads the end. Then it calls left.
 type drainingTransport struct {
 	mcp.Transport
-	left func()
+	grace time.Duration
+	left  func()
 }
 
 // Connect implements [mcp.Transport].
@@ -28,11 +29,12 @@ func (f *drainingTransport) Connect(ctx context.Context) (mcp.Connection, error)
 	if err != nil {
 		return nil, err
 	}
-	return &drainingConn{Connection: c, left: f.left, answered: wake.New()}, nil
+	return &drainingConn{Connection: c, grace: f.grace, left: f.left, answered: wake.New()}, nil
 }
 
 type drainingConn struct {
 	mcp.Connection
+	grace    time.Duration
 	left     func()
 	answered wake.Signal // sent after each answer
 
@@ -71,9 +73,9 @@ func (c *drainingConn) count(n int) int {
 	return c.open
 }
 
-// awaitAnswers waits until all requests are answered, at most leaveGrace.
+// awaitAnswers waits until all requests are answered, but not longer than the grace.
 func (c *drainingConn) awaitAnswers(ctx context.Context) {
-	late := time.After(leaveGrace)
+	late := time.After(c.grace)
 	for c.count(0) > 0 {
 		select {
 		case <-c.answered:

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -269,7 +270,9 @@ func TestStreamsEnd(t *testing.T) {
 
 // A client that has closed only its output still gets its answer.
 func TestStreamsEndWithQuestions(t *testing.T) {
-	c := newStreams(newRig(t, nil, nil))
+	r := newRig(t, nil, nil)
+	r.server.leaveGrace = time.Minute
+	c := newStreams(r)
 	heard := make(chan string, 1)
 	go func() {
 		text, _ := io.ReadAll(c.out)

@@ -76,8 +76,9 @@ func (c *Config) hides() bool {
 
 // A Server has the tools. It is safe for concurrent use.
 type Server struct {
-	config Config
-	mcp    *mcp.Server
+	config     Config
+	mcp        *mcp.Server
+	leaveGrace time.Duration
 
 	mu          sync.Mutex
 	mcpSessions map[*mcp.ServerSession]*mcpSession
@@ -95,7 +96,7 @@ func New(c Config) (*Server, error) {
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.HTTPIdle, c.Silence = cmp.Or(c.HTTPIdle, httpIdle), cmp.Or(c.Silence, progressSilence)
-	s := &Server{config: c, mcpSessions: make(map[*mcp.ServerSession]*mcpSession)}
+	s := &Server{config: c, leaveGrace: leaveGrace, mcpSessions: make(map[*mcp.ServerSession]*mcpSession)}
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "tether", Title: "tether", Version: cmp.Or(c.Version, "dev")}, &mcp.ServerOptions{
 		Capabilities:              &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 		SupportedProtocolVersions: protocolVersions,
@@ -113,7 +114,7 @@ func New(c Config) (*Server, error) {
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return s.serve(ctx, &drainingTransport{&mcp.IOTransport{Reader: in, Writer: out, MaxLineLength: maxMessage}, cancel})
+	return s.serve(ctx, &drainingTransport{&mcp.IOTransport{Reader: in, Writer: out, MaxLineLength: maxMessage}, s.leaveGrace, cancel})
 }
 
 // serve serves one client.
