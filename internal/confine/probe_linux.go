@@ -56,7 +56,7 @@ func (c *Confiner) probe(ctx context.Context) Support {
 			break
 		}
 	}
-	v.Advice = hostAdvice(v.Problem)
+	v.Advice = hostAdvice(v.Problem, kernelSetting, os.Geteuid() == 0)
 	return v
 }
 
@@ -144,34 +144,39 @@ func readOnly() *wire.Sandbox {
 
 // toolAdvice returns how to get a bubblewrap that works.
 func toolAdvice(err error) string {
-	const install = "Install it with the package manager of this machine, for example `apt-get install bubblewrap`, `dnf install bubblewrap` or `pacman -S bubblewrap`, and restart tether"
+	const install = "Install it with the package manager of this machine, for example `apt-get install bubblewrap`, `dnf install bubblewrap` or `pacman -S bubblewrap`. " + triesAgain
 	switch {
 	case errors.Is(err, bwrap.ErrMissing):
 		return install
 	case errors.Is(err, bwrap.ErrOld):
-		return "Install version 0.5 or later, and restart tether"
+		return "Install version 0.5 or later. " + triesAgain
 	case errors.Is(err, bwrap.ErrUnsafe):
-		return "Make it and the directories above it writable for their owner only, and restart tether"
+		return "Make it and the directories above it writable for their owner only. " + triesAgain
 	}
 	return "Run `tether doctor` to see more"
 }
 
+// triesAgain ends an advice that helps a running server too, see reprobeAfter.
+const triesAgain = "tether tries again with the first command that needs a sandbox more than 30 s after this attempt"
+
 // hostAdvice returns what prevents this machine from building sandboxes, and how to
-// change that.
-func hostAdvice(err error) string {
-	setting := func(name string) string {
-		text, _ := os.ReadFile("/proc/sys/" + name)
-		return strings.TrimSpace(string(text))
-	}
+// change that. setting returns a setting of the kernel, root says whether this program runs as root.
+func hostAdvice(err error, setting func(name string) string, root bool) string {
 	switch {
 	case setting("user/max_user_namespaces") == "0":
-		return "User namespaces are switched off: `sysctl user.max_user_namespaces=15000` allows them. Then restart tether"
-	case setting("kernel/unprivileged_userns_clone") == "0" && os.Geteuid() != 0:
-		return "User namespaces are switched off for users: `sysctl kernel.unprivileged_userns_clone=1` allows them. Then restart tether"
-	case setting("kernel/apparmor_restrict_unprivileged_userns") == "1" && os.Geteuid() != 0:
-		return "AppArmor keeps programs without a profile from using user namespaces: give tether a profile with `userns,` (docs/sandbox.md has one), or `sysctl kernel.apparmor_restrict_unprivileged_userns=0`. Then restart tether"
-	case errors.Is(err, unix.EPERM) || strings.Contains(err.Error(), "No permissions to create"):
+		return "User namespaces are switched off: `sysctl user.max_user_namespaces=15000` allows them. " + triesAgain
+	case setting("kernel/unprivileged_userns_clone") == "0" && !root:
+		return "User namespaces are switched off for users: `sysctl kernel.unprivileged_userns_clone=1` allows them. " + triesAgain
+	case setting("kernel/apparmor_restrict_unprivileged_userns") == "1" && !root:
+		return "AppArmor keeps programs without a profile from using user namespaces: give tether a profile with `userns,` (docs/sandbox.md has one) and restart tether, or `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, which needs no restart. " + triesAgain
+	case errors.Is(err, unix.EPERM) || strings.Contains(err.Error(), "No permissions to create"): // a process keeps its filter
 		return "Something forbids user namespaces, such as the system call filter of a container: allow `unshare`, `clone` and `mount` there (for Docker: `--security-opt seccomp=unconfined --security-opt apparmor=unconfined`). Then restart tether"
 	}
 	return "Run `tether doctor` to see more"
+}
+
+// kernelSetting returns a setting below /proc/sys; empty: there is none.
+func kernelSetting(name string) string {
+	text, _ := os.ReadFile("/proc/sys/" + name)
+	return strings.TrimSpace(string(text))
 }
