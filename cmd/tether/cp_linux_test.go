@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
@@ -568,7 +569,9 @@ func TestInterruptedStandardInputIsNotKept(t *testing.T) {
 	}
 	onlyFiles(t, b.tmp)
 
-	line := cableToServer(t)
+	// tether waits at most 2 s for the end of its session. On a busy machine the server then removes the part when it ends
+	// the session, after its time to live; a copy asks for a long one.
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{SessionTTL: time.Second, SessionTTLMax: time.Second}).URL)
 	held := line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(2), cable.Hold)
 	cmd = b.command("fs", "put", "-q", "--url", line.URL(), "-", filepath.Join(to, "file"))
 	cmd.Stdin = bytes.NewReader(make([]byte, worthResuming+1<<20))
