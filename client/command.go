@@ -193,12 +193,27 @@ type commandInput struct {
 	stream *commandStream
 }
 
+// Write drops input for a command that has ended without a failure: the reader reports the end,
+// and before it what the command printed last, which may say why.
 func (in commandInput) Write(b []byte) (int, error) {
 	n, err := in.WriteCloser.Write(b)
-	if err != nil {
-		err = in.stream.failureOr(err)
+	if err == nil {
+		return n, nil
+	}
+	if err = in.stream.failureOr(err); in.stream.endedWell() {
+		return len(b), nil
 	}
 	return n, err
+}
+
+// endedWell reports whether the command has ended without a failure.
+func (s *commandStream) endedWell() bool {
+	select {
+	case <-s.ended:
+		return s.failure == nil
+	default:
+		return false
+	}
 }
 
 // Close ends the command: its process group gets SIGTERM, and SIGKILL if it does not end in
