@@ -30,8 +30,9 @@ func TestBackpressureFromReaders(t *testing.T) {
 	if n, err := io.Copy(io.Discard, struct{ io.Reader }{p.Output()}); n != size || err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}
-	t.Logf("%v, %d reads", time.Since(began), again.Count())
-	if n := again.Count(); n > 8 { // not 0: on a busy machine the reader may not run for a while
+	took, n := time.Since(began), again.Count()
+	t.Logf("%v, %d reads", took, n)
+	if n > 8 && took < 5*time.Second { // on a busy machine the reader may not run for a while, and is not waited for
 		t.Errorf("output was fetched again %d times", n)
 	}
 	total := 0

@@ -258,7 +258,7 @@ const (
 // adopt catches up with a process of the session that this client did not start, or whose
 // start was not answered.
 func (c *Client) adopt(ctx context.Context, l *Link, p *Process) error {
-	for asked := time.Now(); ; {
+	for starting := (time.Time{}); ; { // since when the answer is that it starts
 		err := p.catchUp(ctx, l)
 		if err == nil {
 			return c.follow(l, p)
@@ -266,7 +266,10 @@ func (c *Client) adopt(ctx context.Context, l *Link, p *Process) error {
 		if !refusedFor(err, processStarting) {
 			return err
 		}
-		if time.Since(asked) > startingLimit {
+		if starting.IsZero() {
+			starting = time.Now()
+		}
+		if time.Since(starting) > startingLimit {
 			c.giveUp(p, err)
 			return &ambiguousError{err, commandStarted}
 		}
