@@ -197,6 +197,7 @@ func (c *conn) initialize(r *rpc.Request) {
 	hello := c.server.hello
 	hello.UserAgent = userAgent(p.ClientInfo, c.server.version)
 	r.Reply(hello)
+	c.server.procs.Prepare() // the client is likely to start a command
 }
 
 // headerValue reports whether s may be the value of an HTTP header.

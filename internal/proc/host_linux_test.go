@@ -44,7 +44,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	for _, noCgroups := range []bool{false, true} {
 		before := count(t, "/proc/self/fd")
 		s := New(Config{NoCgroups: noCgroups})
-		<-s.ready
+		s.needHost()
 		var parent string
 		if s.host.cgroups != nil {
 			parent = s.host.cgroups.parent

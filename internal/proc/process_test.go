@@ -18,7 +18,7 @@ import (
 func newSupervisor(t *testing.T, cfg Config) *Supervisor {
 	t.Helper()
 	s := New(cfg)
-	<-s.ready
+	s.needHost()
 	t.Cleanup(s.Close)
 	return s
 }

@@ -98,9 +98,10 @@ type Spec struct {
 // A Supervisor starts processes and owns them until they and everything that they
 // started are gone.
 type Supervisor struct {
+	config   Config
 	log      *slog.Logger
-	ready    chan struct{} // closed when host is set
-	host     *host         // the system-specific part
+	makeHost sync.Once     // sets host, unless Close comes first
+	host     *host         // the system-specific part; nil: no start has needed it
 	grace    time.Duration // terminateGrace
 	fullSink time.Duration // fullSinkWait
 	lifetime context.Context
@@ -126,8 +127,8 @@ func New(cfg Config) *Supervisor {
 	}
 	lifetime, end := context.WithCancelCause(context.Background())
 	s := &Supervisor{
+		config:    cfg,
 		log:       cfg.Log,
-		ready:     make(chan struct{}),
 		grace:     terminateGrace,
 		fullSink:  fullSinkWait,
 		lifetime:  lifetime,
@@ -135,12 +136,35 @@ func New(cfg Config) *Supervisor {
 		processes: make(map[*Process]struct{}),
 	}
 	s.pipeBudget.Store(pipeGrowthTotal)
-	// In the background, so that a server can announce its address meanwhile.
-	s.tasks.Go(func() {
-		defer close(s.ready)
-		s.host = newHost(cfg)
-	})
 	return s
+}
+
+// Prepare makes in the background what every start needs: control groups, threads that fork,
+// the adoption of orphans. Without it the first start makes them.
+func (s *Supervisor) Prepare() {
+	if s.beginStart() {
+		go func() { // Close waits for starts
+			defer s.starts.Done()
+			s.needHost()
+		}()
+	}
+}
+
+// needHost returns the system-specific part. It is made by the first call.
+func (s *Supervisor) needHost() *host {
+	s.makeHost.Do(func() { s.host = newHost(s.config) })
+	return s.host
+}
+
+// beginStart reports whether something may still be started. If so, Close waits for
+// starts.Done.
+func (s *Supervisor) beginStart() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.starts.Add(1)
+	}
+	return !s.closed
 }
 
 // Start runs spec and returns once its program has been executed, or with the
@@ -150,13 +174,9 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 	if err := spec.check(); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	if !s.beginStart() {
 		return nil, ErrClosed
 	}
-	s.starts.Add(1)
-	s.mu.Unlock()
 	defer s.starts.Done()
 
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, ErrStartTimeout)
@@ -165,8 +185,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 	defer cancelCause(nil)
 	defer context.AfterFunc(s.lifetime, func() { cancelCause(ErrClosed) })()
 
-	<-s.ready
-	c, err := s.host.launch(ctx, spec)
+	c, err := s.needHost().launch(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +231,10 @@ func (s *Supervisor) Close() {
 	s.stopSettlingLocked()
 	s.mu.Unlock()
 	s.tasks.Wait()
-	s.closeHost.Do(s.host.close)
+	s.makeHost.Do(func() {}) // from now on none is made
+	if s.host != nil {
+		s.closeHost.Do(s.host.close)
+	}
 }
 
 // Processes returns the processes that are not settled: they run, or may have left

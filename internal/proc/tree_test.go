@@ -290,7 +290,7 @@ func TestKillWaits(t *testing.T) {
 func TestSupervisorCloseKillsAll(t *testing.T) {
 	for _, noCgroups := range []bool{false, true} {
 		s := New(Config{NoCgroups: noCgroups})
-		<-s.ready
+		s.needHost()
 		var pids []int
 		for range 5 {
 			_, sink := start(t, s, shell(descendants+"wait"))
