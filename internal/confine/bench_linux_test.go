@@ -12,10 +12,7 @@ import (
 func BenchmarkPrepare(b *testing.B) {
 	procs := proc.New(proc.Config{})
 	defer procs.Close()
-	c, err := New(Config{Procs: procs, Shared: b.TempDir(), Own: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := New(Config{Procs: procs, Shared: b.TempDir(), Own: b.TempDir()})
 	defer c.Close()
 	ws := b.TempDir()
 	for _, row := range []struct {

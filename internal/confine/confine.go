@@ -44,8 +44,9 @@ type Config struct {
 	// server alone. Both exist, and no other user can write to them.
 	Shared, Own string
 
-	// Private paths are hidden from every sandbox.
-	Private []string
+	// Private returns paths that are hidden from every sandbox; nil: none. The first probe
+	// calls it.
+	Private func() []string
 
 	// UserSockets lets commands with an open network use the sockets of other programs
 	// of this user, see [sandbox.User].
@@ -66,14 +67,17 @@ type Config struct {
 // kind of sandbox works here.
 type Confiner struct {
 	config Config
-	self   program
-	user   *sandbox.User // nil: the sockets of the user are not hidden
-	ledger *placeholder.Ledger
-	masks  masks
 	builds slots.Slots
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
+
+	// The first probe sets these, see open. All callers wait for a probe first.
+	self    program
+	private []string      // the paths of Config.Private, and their real paths
+	user    *sandbox.User // nil: the sockets of the user are not hidden
+	ledger  *placeholder.Ledger
+	masks   masks
 
 	bubblewrapImage *os.File // is executed instead of the file at its path; nil: that file is executed
 
@@ -96,24 +100,18 @@ type program struct {
 	image *os.File
 }
 
-// New returns a Confiner.
-func New(cfg Config) (*Confiner, error) {
+// New returns a Confiner. It only reads its configuration, because a server that starts
+// has a client that waits.
+func New(cfg Config) *Confiner {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.BubblewrapDirs == nil {
 		cfg.BubblewrapDirs = bwrap.Dirs
 	}
-	cfg.Private = withReal(cfg.Private)
 	c := &Confiner{config: cfg, builds: slots.New(maxBuilds)}
-	if !cfg.UserSockets {
-		c.user = thisUser()
-	}
-	if err := c.open(); err != nil {
-		return nil, err
-	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	return c, nil
+	return c
 }
 
 // thisUser describes the user of this process.
@@ -143,13 +141,27 @@ func withReal(paths []string) []string {
 	return all
 }
 
+// open makes what sandboxes need besides a way to build them. A probe calls it until it has
+// succeeded once.
 func (c *Confiner) open() error {
+	if c.ledger != nil {
+		return nil
+	}
+	if c.config.Private != nil {
+		c.private = withReal(c.config.Private())
+	}
+	if !c.config.UserSockets {
+		c.user = thisUser()
+	}
 	var err error
-	if c.self, err = openProgram(c.config.Self); err != nil {
-		return fmt.Errorf("look at this program: %w", err)
+	if c.self.file == nil {
+		if c.self, err = openProgram(c.config.Self); err != nil {
+			return fmt.Errorf("look at this program: %w", err)
+		}
 	}
 	c.masks = masks{hidden: filepath.Join(c.config.Own, "hidden"), empty: filepath.Join(c.config.Own, "empty")}
 	for path, mode := range map[string]os.FileMode{c.masks.hidden: 0, c.masks.empty: 0o444} {
+		os.Remove(path) // of an attempt that failed
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0)
 		if err == nil {
 			err = f.Chmod(mode)
@@ -159,18 +171,23 @@ func (c *Confiner) open() error {
 			return fmt.Errorf("make a file to hide others with: %w", err)
 		}
 	}
-	if c.ledger, err = placeholder.Open(filepath.Join(c.config.Shared, "placeholders"), c.config.Log); err != nil {
+	ledger, err := placeholder.Open(filepath.Join(c.config.Shared, "placeholders"), c.config.Log)
+	if err != nil {
 		return fmt.Errorf("open the list of placeholders: %w", err)
 	}
+	c.ledger = ledger
 	return nil
 }
 
-// Close releases everything that New opened. All confined commands must have
+// Close releases everything that the Confiner has opened. All confined commands must have
 // ended.
 func (c *Confiner) Close() error {
 	c.cancel()
 	c.tasks.Wait()
-	errs := []error{c.ledger.Close()}
+	var errs []error
+	if c.ledger != nil {
+		errs = append(errs, c.ledger.Close())
+	}
 	for _, f := range []*os.File{c.self.file, c.self.image, c.bubblewrapImage} {
 		if f != nil {
 			errs = append(errs, f.Close())
@@ -184,6 +201,9 @@ func (c *Confiner) Close() error {
 // Call it after Close, and last: a supervisor that is being closed kills processes that it
 // does not know.
 func (c *Confiner) StartSweeper() error {
+	if c.ledger == nil {
+		return nil
+	}
 	program := "/proc/self/exe"
 	if c.config.Self != "" {
 		program = c.config.Self
@@ -340,7 +360,7 @@ func (c *Confiner) compile(r Request, support Support, runtime []string) (*sandb
 	}
 	policy, err := sandbox.Bind(r.Intent, sandbox.Process{
 		Cwd: r.Spec.Dir, Env: r.Spec.Env,
-		Private: c.config.Private, Runtime: runtime, User: user,
+		Private: c.private, Runtime: runtime, User: user,
 		EnforceManagedNetwork: r.EnforceManagedNetwork, AllUnixSockets: r.AllUnixSockets,
 		Placeholder:    c.ledger.Holds,
 		NoPlaceholders: r.NoPlaceholders,

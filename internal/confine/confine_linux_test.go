@@ -47,10 +47,7 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 	if change != nil {
 		change(&cfg)
 	}
-	c, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := New(cfg)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)

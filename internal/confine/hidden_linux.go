@@ -12,8 +12,8 @@ import (
 // Hidden returns the paths that every sandbox hides, with everything below: as
 // configured, as resolved when the server started, and as resolved now.
 func (c *Confiner) Hidden() []string {
-	hidden := slices.Clone(c.config.Private)
-	for _, p := range c.config.Private {
+	hidden := slices.Clone(c.private)
+	for _, p := range c.private {
 		if hasNoLinks(p) {
 			continue
 		}

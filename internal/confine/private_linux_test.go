@@ -29,7 +29,7 @@ func TestRepointedPrivate(t *testing.T) {
 	if err := os.Symlink(out, ws+"/link"); err != nil {
 		t.Fatal(err)
 	}
-	b := newFixture(t, func(c *Config) { c.Private = []string{ws + "/link/state"} })
+	b := newFixture(t, func(c *Config) { c.Private = func() []string { return []string{ws + "/link/state"} } })
 	b.ws = ws
 	policy := intent(t, wire.NetworkRestricted, "read :root, write "+ws)
 	for _, script := range []string{

@@ -17,21 +17,8 @@ type probeRun struct {
 // A probe that succeeds is not repeated.
 const reprobeAfter = 30 * time.Second
 
-// beginDelay leaves the processors to the first client, which often connects as soon as
-// the server has printed its address.
-const beginDelay = 100 * time.Millisecond
-
-// Begin starts the probe in the background, after beginDelay. The first command starts
-// it if it comes earlier.
-func (c *Confiner) Begin() {
-	c.tasks.Go(func() { // ends after the delay, or with the confiner
-		select {
-		case <-time.After(beginDelay):
-			c.latestProbe()
-		case <-c.ctx.Done():
-		}
-	})
-}
+// Begin starts the probe in the background, unless a command has started it.
+func (c *Confiner) Begin() { c.latestProbe() }
 
 // latestProbe returns the latest probe. If there is none, or if it is outdated,
 // latestProbe starts a new one.
@@ -45,7 +32,11 @@ func (c *Confiner) latestProbe() *probeRun {
 	c.latest = p
 	c.tasks.Go(func() { // ends with the probe
 		defer close(p.done)
-		p.support = c.probe(c.ctx)
+		if err := c.open(); err != nil {
+			p.support.Problem = err
+		} else {
+			p.support = c.probe(c.ctx)
+		}
 		p.support.log(c.config.Log)
 	})
 	return p

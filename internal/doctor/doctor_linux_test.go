@@ -47,10 +47,7 @@ func newMachine(t *testing.T) machine {
 	}
 	procs := proc.New(proc.Config{})
 	t.Cleanup(procs.Close)
-	confiner, err := confine.New(confine.Config{Procs: procs, Shared: state, Own: own, Private: []string{state}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	confiner := confine.New(confine.Config{Procs: procs, Shared: state, Own: own, Private: func() []string { return []string{state} }})
 	t.Cleanup(func() { confiner.Close() })
 	return machine{Config{
 		Runner: Sandbox{confiner, procs}, Procs: procs, Self: self, StateDir: state,

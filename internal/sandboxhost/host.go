@@ -26,20 +26,18 @@ func Open(stateDir string, userSockets bool) (*Host, error) {
 		}
 	}
 	log := slog.New(slog.DiscardHandler)
-	state, err := statedir.Open(stateDir, log)
+	state, err := statedir.Open(stateDir)
 	if err != nil {
 		return nil, err
 	}
+	state.Sweep(log)
 	h := &Host{state: state}
 	h.Procs = proc.New(proc.Config{Log: log})
-	h.Confiner, err = confine.New(confine.Config{
-		Procs: h.Procs, Shared: state.Shared, Own: state.Own, Private: append([]string{state.Shared}, statedir.Private(log)...),
+	h.Confiner = confine.New(confine.Config{
+		Procs: h.Procs, Shared: state.Shared, Own: state.Own,
+		Private:     func() []string { return append([]string{state.Shared}, statedir.Private(log)...) },
 		UserSockets: userSockets, Log: log,
 	})
-	if err != nil {
-		h.Procs.Close()
-		return nil, errors.Join(err, state.Close())
-	}
 	return h, nil
 }
 

@@ -61,6 +61,7 @@ func (c *conn) initialize(r *rpc.Request) {
 			TTLMs: uint64(s.TTL().Milliseconds()), Features: c.features(),
 		},
 	})
+	c.server.procs.Prepare() // the client is likely to start a command
 }
 
 func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {

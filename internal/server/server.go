@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/environ"
@@ -42,6 +44,10 @@ type Server struct {
 	decisions launch.NetworkDecisions
 	idle      *listen.Idle
 	listener  atomic.Pointer[listen.Listener] // nil: the server listens nowhere, or not yet
+
+	closing context.Context // ends when Close begins
+	close   context.CancelFunc
+	tasks   sync.WaitGroup // afterStart; Close waits for it
 }
 
 // New returns a server that is ready to serve.
@@ -56,13 +62,14 @@ func New(cfg Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	state, err := statedir.Open(cfg.StateDir, cfg.Log)
+	state, err := statedir.Open(cfg.StateDir)
 	if err != nil {
 		return nil, err
 	}
 	cfg.StateDir = state.Shared
 	env := os.Environ()
 	s := &Server{config: cfg, log: cfg.Log, state: state, env: env, memory: rpc.NewMemory()}
+	s.closing, s.close = context.WithCancel(context.Background())
 	s.idle = listen.NewIdle(cfg.IdleExit, func() bool { return s.sessions.Len() > 0 })
 	host := environ.ThisHost(env)
 	s.info = host.Info(executorVersion(cfg.Version), capabilities())
@@ -73,12 +80,9 @@ func New(cfg Config) (*Server, error) {
 		s.procs.Close()
 		return nil, errors.Join(err, state.Close())
 	}
-	if s.confiner, err = confine.New(confine.Config{
-		Procs: s.procs, Shared: cfg.StateDir, Own: state.Own, Private: cfg.private(), UserSockets: cfg.UserSockets, Log: cfg.Log,
-	}); err != nil {
-		s.procs.Close()
-		return nil, errors.Join(err, state.Close())
-	}
+	s.confiner = confine.New(confine.Config{
+		Procs: s.procs, Shared: cfg.StateDir, Own: state.Own, Private: cfg.private, UserSockets: cfg.UserSockets, Log: cfg.Log,
+	})
 	s.http = web.New(web.Config{Env: env, Log: cfg.Log})
 	s.sessions = session.NewTable(session.Config{
 		TTL: cfg.SessionTTL, MaxTTL: cfg.SessionTTLMax,
@@ -92,8 +96,26 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
+// quietTime leaves the processors to the first client, which often connects as soon as
+// the server has printed its address.
+const quietTime = 100 * time.Millisecond
+
+// afterStart does what the first client need not wait for. Commands that come earlier do the
+// first two steps themselves.
+func (s *Server) afterStart() {
+	select {
+	case <-time.After(quietTime):
+		s.procs.Prepare()
+		s.confiner.Begin()
+	case <-s.closing.Done():
+	}
+	s.state.Sweep(s.log)
+}
+
 // Close ends all sessions and everything that they started.
 func (s *Server) Close() error {
+	s.close()
+	s.tasks.Wait()
 	s.sessions.Close()
 	s.http.Close()
 	err := s.confiner.Close()
@@ -105,7 +127,7 @@ func (s *Server) Close() error {
 // idle for Config.IdleExit. Then it ends the connections with their sessions and
 // returns nil. Detached sessions outlive it until Close.
 func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
-	s.confiner.Begin()
+	s.tasks.Go(s.afterStart)
 	s.listener.Store(l)
 	return l.Serve(ctx, listen.Handler{
 		Serve: func(ctx context.Context, stream *rpc.WebSocket, peer string) {
@@ -148,7 +170,7 @@ const maxConnections = 2 * session.MaxSessions
 // ServeStdio serves one connection on in and out and returns when it has ended or
 // ctx has. No client can resume its session, so the session ends too.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	s.confiner.Begin()
+	s.tasks.Go(s.afterStart)
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { stop(errStopping) })()
 	s.serve(serving, rpc.NewLines(in, out), "stdio", "failed to parse JSON-RPC message from exec-server stdio: ")

@@ -35,9 +35,8 @@ const (
 	commandsName = "commands" // the notes about commands
 )
 
-// Open creates a directory for this server below parent, and removes the
-// directories of servers that have ended.
-func Open(parent string, log *slog.Logger) (*Dir, error) {
+// Open creates a directory for this server below parent.
+func Open(parent string) (*Dir, error) {
 	parent, err := Trusted(parent)
 	if err != nil {
 		return nil, fmt.Errorf("open state directory: %w", err)
@@ -47,7 +46,6 @@ func Open(parent string, log *slog.Logger) (*Dir, error) {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
 	defer parentLock.Close()
-	sweep(parent, log)
 	path, err := os.MkdirTemp(parent, ownPattern)
 	if err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
@@ -59,13 +57,20 @@ func Open(parent string, log *slog.Logger) (*Dir, error) {
 	return &Dir{parent, path, lock}, nil
 }
 
-// sweep removes the directories of this user whose lock is free. The parent is
-// locked, so no other server is making one.
-func sweep(parent string, log *slog.Logger) {
+// Sweep removes the directories of servers of this user that have ended: their lock is
+// free.
+func (d *Dir) Sweep(log *slog.Logger) {
 	if !filelock.Supported {
 		return // without locks, the directories of running servers look the same
 	}
-	old, _ := filepath.Glob(filepath.Join(parent, ownPattern)) // the pattern is well-formed
+	// While the shared directory is locked, no other server makes a directory in it.
+	parentLock, err := filelock.Lock(context.Background(), filepath.Join(d.Shared, lockName))
+	if err != nil {
+		log.Warn("cannot look for the state of servers that have ended", "dir", d.Shared, "err", err)
+		return
+	}
+	defer parentLock.Close()
+	old, _ := filepath.Glob(filepath.Join(d.Shared, ownPattern)) // the pattern is well-formed
 	for _, path := range old {
 		if !ownDir(path) {
 			log.Warn("cannot remove the state of a server that has ended: not a directory of this user", "dir", path)

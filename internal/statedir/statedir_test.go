@@ -19,10 +19,11 @@ func TestStateDirectoriesOfDeadServersAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func() *statedir.Dir {
-		d, err := statedir.Open(dir, slog.New(slog.DiscardHandler))
+		d, err := statedir.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
+		d.Sweep(slog.New(slog.DiscardHandler))
 		return d
 	}
 	count := func() int {
@@ -55,11 +56,12 @@ func TestServersComeAndGo(t *testing.T) {
 	for range 4 {
 		servers.Go(func() {
 			for range 50 {
-				d, err := statedir.Open(dir, slog.New(slog.DiscardHandler))
+				d, err := statedir.Open(dir)
 				if err != nil {
 					t.Error(err)
 					return
 				}
+				d.Sweep(slog.New(slog.DiscardHandler))
 				if err := d.Close(); err != nil {
 					t.Error(err)
 				}
@@ -85,7 +87,7 @@ func TestStateDirIsReal(t *testing.T) {
 	}
 	t.Chdir(real)
 	for _, name := range []string{"state", filepath.Join(link, "state")} {
-		d, err := statedir.Open(name, slog.New(slog.DiscardHandler))
+		d, err := statedir.Open(name)
 		if err != nil {
 			t.Fatal(err)
 		}

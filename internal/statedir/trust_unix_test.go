@@ -3,7 +3,6 @@
 package statedir_test
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,7 +46,7 @@ func giveAway(t *testing.T, name string, uid, gid int) {
 }
 
 func openState(name string) (string, error) {
-	d, err := statedir.Open(name, slog.New(slog.DiscardHandler))
+	d, err := statedir.Open(name)
 	if err != nil {
 		return "", err
 	}

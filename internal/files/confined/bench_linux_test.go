@@ -60,7 +60,7 @@ func share() {
 		return
 	}
 	shared.procs = proc.New(proc.Config{})
-	shared.confiner, shared.err = confine.New(confine.Config{Procs: shared.procs, Shared: dir, Own: own, Private: shared.private})
+	shared.confiner = confine.New(confine.Config{Procs: shared.procs, Shared: dir, Own: own, Private: func() []string { return shared.private }})
 	shared.close = func() {
 		if shared.confiner != nil {
 			shared.confiner.Close()

@@ -69,7 +69,10 @@ func Open(dir string, log *slog.Logger) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l, l.Sweep()
+	if err := l.Sweep(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }
 
 // newLedger returns the ledger in a directory that exists.
