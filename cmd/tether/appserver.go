@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -105,9 +104,9 @@ func serveApp(ctx context.Context, listenCfg listen.Config, log *slog.Logger, st
 	if err := proc.ResetInherited(); err != nil {
 		return fmt.Errorf("prepare for children: %w", err)
 	}
-	ctx, stop := untilSignal(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, caught, stop, restore := serverSignals(ctx)
+	defer restore()
 	defer stop()
-	defer brokenPipeIsError()()
 
 	l, err := openListener(ctx, listenCfg)
 	if err != nil {
@@ -120,6 +119,7 @@ func serveApp(ctx context.Context, listenCfg listen.Config, log *slog.Logger, st
 	if err != nil {
 		return err
 	}
+	<-caught
 	if l != nil {
 		if err := announceApp(stdout, stderr, l); err != nil {
 			s.Close()

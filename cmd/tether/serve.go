@@ -8,7 +8,6 @@ import (
 	"log"
 	"log/slog"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -146,9 +145,9 @@ func serve(ctx context.Context, listenCfg listen.Config, cfg server.Config, stdi
 		return fmt.Errorf("prepare for children: %w", err)
 	}
 	log.SetOutput(io.Discard) // the server has its own log; net/http would print unexpected bytes of web servers here
-	ctx, stop := untilSignal(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, caught, stop, restore := serverSignals(ctx)
+	defer restore()
 	defer stop()
-	defer brokenPipeIsError()()
 
 	l, err := openListener(ctx, listenCfg)
 	if err != nil {
@@ -161,6 +160,7 @@ func serve(ctx context.Context, listenCfg listen.Config, cfg server.Config, stdi
 	if err != nil {
 		return withStateDirFlag(err)
 	}
+	<-caught
 	if l != nil {
 		if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
 			return errors.Join(fmt.Errorf("print URL: %w", err), s.Close())

@@ -15,20 +15,32 @@ import (
 // one of terminal.EndingSignals; the cause is a terminal.SignalError. Further signals
 // have no effect until stop is called, which also ends the context.
 func untilSignal(ctx context.Context, signals ...os.Signal) (_ context.Context, stop func()) {
+	ctx, ready, stop := watchSignals(ctx, func() {}, signals...)
+	<-ready
+	return ctx, stop
+}
+
+// watchSignals is untilSignal for a program that has other work until ready is closed: the runtime
+// needs a third of a millisecond to catch its first signals. Until then a signal has its usual effect.
+// first is called before, in the same goroutine.
+func watchSignals(ctx context.Context, first func(), signals ...os.Signal) (_ context.Context, ready <-chan struct{}, stop func()) {
 	if len(signals) == 0 {
 		signals = terminal.EndingSignals
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	caught := make(chan os.Signal, 1)
-	signal.Notify(caught, signals...)
+	caught, watched := make(chan os.Signal, 1), make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { // ends with the channel, which stop closes
+		first()
+		signal.Notify(caught, signals...)
+		close(watched)
 		for s := range caught {
 			number, _ := s.(syscall.Signal)
 			cancel(terminal.SignalError{Signal: number})
 		}
 	})
-	return ctx, sync.OnceFunc(func() {
+	return ctx, watched, sync.OnceFunc(func() {
+		<-watched
 		signal.Stop(caught)
 		close(caught)
 		watching.Wait()
@@ -56,6 +68,16 @@ func orSignal(ctx context.Context, err error) error {
 // signaled returns the exit code of a program that a signal has ended.
 func signaled(s terminal.SignalError) codedError {
 	return codedError{code: exitSignal + int(s.Signal)}
+}
+
+// serverSignals is watchSignals and brokenPipeIsError for a server.
+func serverSignals(ctx context.Context) (_ context.Context, ready <-chan struct{}, stop, restore func()) {
+	var broken func()
+	ctx, ready, stop = watchSignals(ctx, func() { broken = brokenPipeIsError() }, os.Interrupt, syscall.SIGTERM)
+	return ctx, ready, stop, func() {
+		<-ready
+		broken()
+	}
 }
 
 // brokenPipeIsError makes a write to a standard output or standard error that is closed at
