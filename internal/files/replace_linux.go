@@ -12,6 +12,10 @@ import (
 // its content.
 var errInPlace = errors.New("the file has to be written in place")
 
+// errReplaced means that another program has replaced or removed the file meanwhile. The old file must not be
+// written: programs that have it open would read a mixture.
+var errReplaced = errors.New("another program has replaced the file")
+
 // fill writes a new file, and closes a duplicate of its descriptor: a network file system
 // reports a full disk then.
 func fill(fd int, data []byte) error {
@@ -81,11 +85,17 @@ func (p nameAt) createPlainly(data []byte) error {
 }
 
 // replace puts a new file with data, and with all other properties of old, in the
-// place of old. The error is errInPlace if that is not possible; after any error
-// the file at p is unchanged.
+// place of old. The error is errInPlace if that is not possible, and errReplaced if
+// old is not there any more; after any error the file at p is unchanged.
 func (p nameAt) replace(old int, data []byte) error {
 	var st unix.Statx_t
-	if err := statx(old, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st); err != nil || !p.replaceable(st) {
+	if err := statx(old, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st); err != nil {
+		return errInPlace
+	}
+	if st.Nlink == 0 && !p.has(old) { // some file systems always report 0
+		return errReplaced
+	}
+	if !p.replaceable(st) {
 		return errInPlace
 	}
 	err := p.replaceBy(old, st, data, false)
@@ -118,6 +128,12 @@ func (p nameAt) replaceBy(old int, st unix.Statx_t, data []byte, named bool) err
 	default:
 		return err
 	}
+}
+
+// has reports whether p is the name of an open file.
+func (p nameAt) has(file int) bool {
+	var here, there unix.Stat_t
+	return unix.Fstat(file, &here) == nil && unix.Fstatat(p.dir, p.name, &there, unix.AT_SYMLINK_NOFOLLOW) == nil && at.Same(here, there)
 }
 
 // keptAttributes are properties of a file that a new file would not have.

@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -326,6 +327,38 @@ func TestDirectorySwappedDuringRemoval(t *testing.T) {
 	}
 	if names(t, outside) != "precious" {
 		t.Fatal("something outside was removed")
+	}
+}
+
+// A file that another program replaces between the look and the write is not changed any more: programs that have it
+// open read its content whole.
+func TestReplacedFileIsNotWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	old, theirs, ours := strings.Repeat("a", 100_000), strings.Repeat("b", 50_000), strings.Repeat("c", 20_000)
+	for _, remove := range []bool{false, true} {
+		write(t, path, old)
+		reader := must1(os.Open(path))
+		defer reader.Close()
+		p := must1(find(path, false))
+		defer p.close()
+		fd, st, err := p.look(false)
+		must(t, err)
+		defer unix.Close(fd)
+		if remove {
+			must(t, os.Remove(path))
+		} else {
+			must(t, direct.WriteFile(ctx, path, []byte(theirs), true))
+		}
+		if err := p.overwrite(fd, st, p, path, []byte(ours), true); err != errReplaced {
+			t.Errorf("removed %v: the write ended with %v", remove, err)
+		}
+		if got := string(must1(io.ReadAll(reader))); got != old {
+			t.Errorf("removed %v: a reader of the old file got %d bytes, beginning with %.1q", remove, len(got), got)
+		}
+		must(t, direct.WriteFile(ctx, path, []byte(ours), true))
+		if read(t, path) != ours {
+			t.Errorf("removed %v: the write after it has no effect", remove)
+		}
 	}
 }
 

@@ -100,15 +100,19 @@ func (Direct) WriteFile(_ context.Context, path string, data []byte, follow bool
 	}
 	defer p.close()
 	for range maxAppearances {
-		if err = p.write(path, data, follow); !errors.Is(err, errAppeared) {
+		if err = p.write(path, data, follow); !errors.Is(err, errAppeared) && err != errReplaced {
 			break
 		}
+	}
+	if err == errReplaced {
+		return nil // as if this write had come just before the last of the others
 	}
 	return failed(err)
 }
 
 // maxAppearances is how often a file may appear between the look that did not
-// find it and its creation, until that is an error.
+// find it and its creation, until that is an error. It is also how often another
+// program may replace the file while it is being replaced here.
 const maxAppearances = 8
 
 var errAppeared = fmt.Errorf("another program has created the file: %w", unix.EEXIST)
@@ -152,7 +156,7 @@ func (p nameAt) writeThrough(path string, data []byte) error {
 	defer unix.Close(fd)
 	target := nameAt{dir: -1}
 	if kind(st) == unix.S_IFREG && !p.isProc() {
-		if found, ok := locate(fd, st); ok {
+		if found, ok := locate(fd); ok {
 			defer found.close()
 			target = found
 		}
@@ -168,7 +172,7 @@ func (p nameAt) isProc() bool {
 }
 
 // locate finds the place of an open file.
-func locate(fd int, st unix.Stat_t) (nameAt, bool) {
+func locate(fd int) (nameAt, bool) {
 	path, ok := realPath(fd)
 	if !ok {
 		return nameAt{}, false
@@ -177,8 +181,7 @@ func locate(fd int, st unix.Stat_t) (nameAt, bool) {
 	if err != nil {
 		return nameAt{}, false
 	}
-	var there unix.Stat_t
-	if unix.Fstatat(p.dir, p.name, &there, unix.AT_SYMLINK_NOFOLLOW) != nil || !at.Same(st, there) {
+	if !p.has(fd) {
 		p.close()
 		return nameAt{}, false
 	}
