@@ -324,7 +324,8 @@ func TestOutputBeyondTheCap(t *testing.T) {
 	f := start(t, nil)
 	c := f.connect()
 	for _, options := range []j{{"outputBytesCap": 10}, {"outputBytesCap": 10, "streamStdoutStderr": true}, {"outputBytesCap": 0, "tty": true}} {
-		c.sh("big", options, "head -c 5000000 /dev/zero; exit 9")
+		options["timeoutMs"] = nil
+		c.sh("big", options, "head -c 1000000 /dev/zero; exit 9") // far more than a pipe holds
 		if e := c.exited("big"); e.ExitCode != 9 || !e.StdoutCapReached {
 			t.Errorf("%v: %+v", options, e)
 		}
