@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -130,7 +131,7 @@ func TestCrash(t *testing.T) {
 	first := b.only()
 	h, err := b.pool.use(t.Context(), b.files(workspace).(*policyFiles).binding)
 	b.must(err)
-	b.must(unix.Kill(b.pid(h), unix.SIGSTOP))
+	b.stop(b.pid(h))
 	failed := make(chan error)
 	go func() { failed <- b.files(workspace).WriteFile(t.Context(), b.ws+"/two", nil, true) }()
 	b.waitPending(h)
@@ -144,6 +145,26 @@ func TestCrash(t *testing.T) {
 	if b.only() == first {
 		t.Error("the dead helper is still used")
 	}
+}
+
+// stop stops a process and returns when all its threads are stopped. The kernel gives the signal to one thread, and the
+// others run until that one does.
+func (b *fixture) stop(pid int) {
+	b.Helper()
+	b.must(unix.Kill(pid, unix.SIGSTOP))
+	for deadline := time.Now().Add(10 * time.Second); !stopped(pid); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			b.Fatal("the helper runs on after SIGSTOP")
+		}
+	}
+}
+
+func stopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	return !slices.ContainsFunc(threads, func(file string) bool {
+		stat, err := os.ReadFile(file)
+		return err == nil && !bytes.Contains(stat, []byte(") T "))
+	})
 }
 
 // waitPending waits until a request is in progress.
@@ -169,7 +190,7 @@ func TestCancel(t *testing.T) {
 	h := b.only()
 	pid := b.pid(h)
 	before := descriptors(t, os.Getpid())
-	b.must(unix.Kill(pid, unix.SIGSTOP))
+	b.stop(pid)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	failed := make(chan error)
 	go func() {
@@ -295,7 +316,7 @@ func TestCloseBusy(t *testing.T) {
 	b := newFixture(t, nil)
 	b.must(b.files(workspace).WriteFile(t.Context(), b.ws+"/one", nil, true))
 	h := b.only()
-	b.must(unix.Kill(b.pid(h), unix.SIGSTOP))
+	b.stop(b.pid(h))
 	failed := make(chan error, 2)
 	go func() { failed <- b.files(workspace).WriteFile(t.Context(), b.ws+"/two", nil, true) }()
 	b.waitPending(h)
