@@ -19,7 +19,8 @@
 // Where a change belongs: supervisor.go has the supervisor, the [Spec] of a start and the
 // [Sink]; process.go the life of one process; output.go and stdin.go its streams; capture.go
 // a sink for little output; errors.go the errors; timeout.go calls that may hang; find_unix.go
-// the search for the program; host_*.go and fork_linux.go the start of a child on each system;
+// the search for the program; host_*.go and fork_linux.go the start of a child on each system
+// (on Linux, package fork has the system calls);
 // inherit_linux.go inherited descriptors and signals; tree*.go, scan_linux.go and
 // cgroup_linux.go how everything that a child started is found and killed; reap_linux.go
 // orphans; members_linux.go the members and CPU time of a tree, for lists; launcher*.go a

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/fork"
 )
 
 // forkThreads is how many forks may run at once, so that a slow exec does not delay
@@ -32,8 +34,8 @@ type forkRequest struct {
 	program string
 	argv    []string
 	env     []string
-	dir     string
-	files   []uintptr // the child's descriptors 0, 1, 2, …
+	dir     int   // an open directory; -1: the root directory
+	files   []int // the child's descriptors 0, 1, 2, …
 	close   []int
 	ctty    bool // the terminal becomes the child's controlling terminal
 	mounts  Mounts
@@ -51,7 +53,7 @@ type forked struct {
 
 // give makes fd the child's next descriptor.
 func (r *forkRequest) give(fd int) {
-	r.files = append(r.files, uintptr(fd))
+	r.files = append(r.files, fd)
 	r.close = append(r.close, fd)
 }
 
@@ -120,12 +122,12 @@ func (f *forker) fork(ctx context.Context, r *forkRequest) (forked, error) {
 
 func (f *forker) thread() {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	var none unix.Sigset_t // children inherit the mask of their thread
-	unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
+	starter := fork.NewStarter()
+	defer starter.Close()
 	for {
 		select {
 		case r := <-f.requests:
-			result := f.serve(r)
+			result := f.serve(starter, r)
 			if result.err != nil {
 				r.giveUp()
 			}
@@ -146,9 +148,9 @@ func (f *forker) thread() {
 // serve forks. An error does not say whether the kernel refused the cgroup or the
 // program. So until a start in a cgroup has worked once, a failed start is tried
 // again without one.
-func (f *forker) serve(r *forkRequest) forked {
+func (f *forker) serve(starter *fork.Starter, r *forkRequest) forked {
 	defer r.drop()
-	result := r.fork(r.cgroup)
+	result := r.fork(starter, r.cgroup)
 	groups := f.host.cgroups
 	switch {
 	case r.cgroup < 0:
@@ -156,7 +158,7 @@ func (f *forker) serve(r *forkRequest) forked {
 		groups.proven.Store(true)
 	case !groups.proven.Load():
 		err := result.err
-		if result = r.fork(-1); result.err == nil {
+		if result = r.fork(starter, -1); result.err == nil {
 			groups.broken.Store(true)
 			f.host.log.Info("cannot start in a cgroup, using the process table", "err", err)
 		}
@@ -167,46 +169,39 @@ func (f *forker) serve(r *forkRequest) forked {
 	return result
 }
 
-func (r *forkRequest) fork(cgroup int) forked {
-	pidfd := -1
-	sys := &syscall.SysProcAttr{
-		Setsid:      true,
-		Setctty:     r.ctty, // descriptor 0
-		PidFD:       &pidfd,
-		UseCgroupFD: cgroup >= 0,
-		CgroupFD:    cgroup,
+func (r *forkRequest) fork(starter *fork.Starter, cgroup int) forked {
+	command := &fork.Command{
+		Path:       r.program,
+		Argv:       r.argv,
+		Env:        r.env,
+		Dir:        r.dir,
+		Files:      r.files,
+		Terminal:   r.ctty,
+		Cgroup:     cgroup,
+		Namespaces: r.mounts.namespaces(),
 	}
 	if !r.ctty {
-		sys.Pdeathsig = syscall.SIGTERM // without a terminal; a terminal sends SIGHUP by itself
+		command.DeathSignal = syscall.SIGTERM // without a terminal; a terminal sends SIGHUP by itself
 	}
-	r.mounts.apply(sys)
-	pid, err := syscall.ForkExec(r.program, r.argv, &syscall.ProcAttr{
-		Dir:   r.dir,
-		Env:   r.env,
-		Files: r.files,
-		Sys:   sys,
-	})
+	child, err := starter.Start(command)
 	if err != nil {
 		return forked{err: err}
 	}
-	if pidfd >= 0 {
-		unix.SetNonblock(pidfd, true) // so that os.NewFile uses the poller
+	if child.Pidfd >= 0 {
+		unix.SetNonblock(child.Pidfd, true) // so that os.NewFile uses the poller
 	}
-	return forked{pid: pid, pidfd: pidfd, inCgroup: cgroup >= 0}
+	return forked{pid: child.Pid, pidfd: child.Pidfd, inCgroup: cgroup >= 0}
 }
 
-// apply gives the child its own copy of the mounts. The runtime makes the copy
-// private before the program is executed.
-func (m Mounts) apply(sys *syscall.SysProcAttr) {
-	if m != SharedMounts {
-		sys.Unshareflags = unix.CLONE_NEWNS
+// namespaces returns the namespaces that the child gets of its own.
+func (m Mounts) namespaces() uintptr {
+	switch m {
+	case PrivateMounts:
+		return unix.CLONE_NEWNS
+	case PrivateAsUser:
+		return unix.CLONE_NEWNS | unix.CLONE_NEWUSER
 	}
-	if m == PrivateAsUser {
-		sys.Unshareflags |= unix.CLONE_NEWUSER
-		uid, gid := unix.Geteuid(), unix.Getegid()
-		sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
-		sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-	}
+	return 0
 }
 
 // discard kills a child that came too late.

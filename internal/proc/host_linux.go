@@ -89,10 +89,9 @@ type child struct {
 	reaped  bool
 }
 
-// launch starts spec, which was checked before. Every call that may hang on a dead
-// disk happens before the fork and is abandoned when ctx ends. Go's fork holds a
-// scheduler slot from the clone to the exec, and the garbage collector waits for
-// it. So a child that hangs in chdir would stop the whole program.
+// launch starts spec, which was checked before. Calls that may hang on a dead disk
+// happen before the fork where possible, and are abandoned when ctx ends: a child
+// that hangs before it executes its program holds one of the few threads that fork.
 func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 	req, err := newForkRequest(ctx, spec)
 	if err != nil {
@@ -143,7 +142,7 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 func newForkRequest(ctx context.Context, spec Spec) (*forkRequest, error) {
 	req := &forkRequest{ctx: ctx, ctty: spec.TTY, result: make(chan forked)}
 	if l := spec.Launcher; l != nil {
-		req.program, req.argv, req.env, req.dir = l.Argv[0], l.Argv, l.Env, "/"
+		req.program, req.argv, req.env, req.dir = l.Argv[0], l.Argv, l.Env, -1
 		req.mounts, req.ctty = l.Mounts, spec.TTY && !l.Stays
 		// The launcher must not continue after its environment was removed. So the
 		// start always waits for its child, if only to kill everything that it
@@ -159,7 +158,7 @@ func newForkRequest(ctx context.Context, spec Spec) (*forkRequest, error) {
 	if spec.Arg0 != nil {
 		req.argv = append([]string{*spec.Arg0}, spec.Argv[1:]...)
 	}
-	req.dir, req.close = fmt.Sprintf("/proc/self/fd/%d", at.dir), []int{at.dir}
+	req.dir, req.close = at.dir, []int{at.dir}
 	return req, nil
 }
 
@@ -204,7 +203,7 @@ func addLauncherDescriptors(req *forkRequest, spec Spec) error {
 		}
 		unix.Close(ends[1])
 		req.give(ends[0])
-		req.files = append(req.files, uintptr(ends[0]))
+		req.files = append(req.files, ends[0])
 	}
 	if err := req.giveCopy(spec.Launcher.Stderr); err != nil {
 		return err
@@ -221,7 +220,7 @@ func makeTerminal(c *child, req *forkRequest, spec Spec) error {
 	c.stdin = master
 	c.outputs = []endpoint{{outlog.PTY, master}}
 	req.give(slave)
-	req.files = append(req.files, uintptr(slave), uintptr(slave))
+	req.files = append(req.files, slave, slave)
 	return nil
 }
 
@@ -282,7 +281,7 @@ func makePipes(c *child, req *forkRequest, spec Spec) error {
 		c.outputs = append(c.outputs, endpoint{stream, ours})
 		req.give(theirs)
 		if spec.OneStream {
-			req.files = append(req.files, uintptr(theirs))
+			req.files = append(req.files, theirs)
 		}
 	}
 	return nil

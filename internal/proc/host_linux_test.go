@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/fork"
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
@@ -420,11 +421,12 @@ func TestCgroupThatDoesNotWorkIsGivenUp(t *testing.T) {
 		t.Skip("no writable cgroup file system of version 2 here")
 	}
 	r := &forkRequest{
-		ctx: t.Context(), program: "/bin/true", argv: []string{"true"}, dir: "/",
+		ctx: t.Context(), program: "/bin/true", argv: []string{"true"}, dir: -1, files: []int{0, 1, 2},
 		cgroup: 0, // not a cgroup
 	}
-	f := s.host.forks
-	result := f.serve(r)
+	f, starter := s.host.forks, fork.NewStarter()
+	defer starter.Close()
+	result := f.serve(starter, r)
 	if result.err != nil || result.inCgroup || !s.host.cgroups.broken.Load() {
 		t.Errorf("%+v, broken %v", result, s.host.cgroups.broken.Load())
 	}
@@ -434,8 +436,10 @@ func TestCgroupThatDoesNotWorkIsGivenUp(t *testing.T) {
 
 func TestLateForkIsDiscarded(t *testing.T) {
 	s := newSupervisor(t, Config{})
-	r := &forkRequest{program: "/bin/sleep", argv: []string{"sleep", "1000"}, dir: "/", cgroup: -1}
-	result := s.host.forks.serve(r)
+	r := &forkRequest{program: "/bin/sleep", argv: []string{"sleep", "1000"}, dir: -1, files: []int{0, 1, 2}, cgroup: -1}
+	starter := fork.NewStarter()
+	defer starter.Close()
+	result := s.host.forks.serve(starter, r)
 	if result.err != nil {
 		t.Fatal(result.err)
 	}

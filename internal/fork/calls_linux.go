@@ -1,0 +1,175 @@
+//go:build amd64 || arm64
+
+package fork
+
+import (
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/fork/nofile"
+)
+
+const (
+	lastSignal    = 64
+	sigsetSize    = lastSignal / 8
+	ignored       = 1 // SIG_IGN
+	maxDescriptor = 1<<32 - 1
+	stealTerminal = 1 // if another session has it
+)
+
+// A sigaction is the kernel's struct sigaction. Its zero value is the default action.
+type sigaction struct {
+	handler, flags, restorer, mask uint64
+}
+
+// raised is the limit of open files that package syscall has set.
+var raised = func() (limit unix.Rlimit) {
+	unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	return limit
+}()
+
+// An image is all memory that the child reads and writes. It is not on a stack.
+type image struct {
+	clone     call
+	cloneArgs cloneArgs
+	calls     []call
+	note      Note // for a command without one
+	pidfd     int32
+
+	path          []byte
+	argv, env     []*byte
+	texts         [][]byte // arguments of other calls
+	noSignals     uint64
+	defaultAction sigaction
+	limit         unix.Rlimit
+}
+
+func (m *image) add(step Step, nr uintptr, args ...uintptr) *call {
+	m.calls = append(m.calls, call{nr: nr, step: step})
+	last := &m.calls[len(m.calls)-1]
+	copy(last.args[:], args)
+	return last
+}
+
+// clear releases what belongs to one start.
+func (m *image) clear() { m.path, m.argv, m.env, m.calls, m.texts = nil, nil, nil, m.calls[:0], nil }
+
+// text keeps a string for the child and returns its address.
+func (m *image) text(s string) uintptr {
+	text := append([]byte(s), 0)
+	m.texts = append(m.texts, text)
+	return uintptr(unsafe.Pointer(&text[0]))
+}
+
+// compile fills in the calls of the child, but not the clone.
+func (m *image) compile(c *Command, p placement, legacy, noCloseRange bool) error {
+	var err error
+	if m.path, err = syscall.ByteSliceFromString(c.Path); err != nil {
+		return err
+	}
+	if m.argv, err = syscall.SlicePtrFromStrings(c.Argv); err != nil {
+		return err
+	}
+	if m.env, err = syscall.SlicePtrFromStrings(c.Env); err != nil {
+		return err
+	}
+	if p.shared {
+		// This call comes first: before it, a change of a descriptor would be one of this program's,
+		// and a child that hangs would keep connections of this program open.
+		m.add(StepUnshare, unix.SYS_CLOSE_RANGE, p.bound, maxDescriptor, unix.CLOSE_RANGE_UNSHARE)
+	}
+	m.add(StepSession, unix.SYS_SETSID)
+	m.addSignals(legacy)
+	m.addFiles(c, p, noCloseRange)
+	m.addNamespaces(c)
+	if c.Dir >= 0 {
+		m.add(StepDirectory, unix.SYS_FCHDIR, uintptr(len(c.Files)))
+	} else {
+		m.add(StepDirectory, unix.SYS_CHDIR, m.text("/"))
+	}
+	m.addDeathSignal(c)
+	if c.Terminal {
+		m.add(StepTerminal, unix.SYS_IOCTL, 0, unix.TIOCSCTTY, stealTerminal)
+	}
+	m.addLimit()
+	m.add(StepExec, unix.SYS_EXECVE, uintptr(unsafe.Pointer(&m.path[0])),
+		uintptr(unsafe.Pointer(&m.argv[0])), uintptr(unsafe.Pointer(&m.env[0])))
+	return nil
+}
+
+// addSignals gives signals their default actions, which clone3 has done already, and unblocks them.
+// Signals that this program ignores stay ignored.
+func (m *image) addSignals(legacy bool) {
+	for signal := uintptr(1); legacy && signal <= lastSignal; signal++ {
+		if signal == uintptr(unix.SIGKILL) || signal == uintptr(unix.SIGSTOP) {
+			continue
+		}
+		old := new(sigaction)
+		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, signal, 0, uintptr(unsafe.Pointer(old)), sigsetSize, 0, 0)
+		if old.handler != ignored {
+			m.add(StepSignals, unix.SYS_RT_SIGACTION, signal, uintptr(unsafe.Pointer(&m.defaultAction)), 0, sigsetSize)
+		}
+	}
+	m.add(StepSignals, unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&m.noSignals)), 0, sigsetSize)
+}
+
+// addFiles puts the descriptors at their numbers, and the directory behind them.
+func (m *image) addFiles(c *Command, p placement, noCloseRange bool) {
+	for number, source := range p.sources {
+		flags := 0
+		if number == len(c.Files) {
+			flags = unix.O_CLOEXEC
+		}
+		m.add(StepFiles, unix.SYS_DUP3, uintptr(source), uintptr(number), uintptr(flags))
+	}
+	if !noCloseRange {
+		m.add(StepClose, unix.SYS_CLOSE_RANGE, uintptr(len(p.sources)), maxDescriptor, 0)
+	}
+}
+
+// addNamespaces sets up the namespaces that the clone has made.
+func (m *image) addNamespaces(c *Command) {
+	if c.Namespaces&unix.CLONE_NEWUSER != 0 {
+		m.addFileWrite("/proc/self/setgroups", "deny")
+		m.addFileWrite("/proc/self/gid_map", onlyID(unix.Getegid()))
+		m.addFileWrite("/proc/self/uid_map", onlyID(unix.Geteuid()))
+	}
+	if c.Namespaces&unix.CLONE_NEWNS != 0 {
+		m.add(StepMounts, unix.SYS_MOUNT, m.text("none"), m.text("/"), 0, unix.MS_REC|unix.MS_PRIVATE)
+	}
+}
+
+// onlyID maps an id to itself, and no other.
+func onlyID(id int) string { return strconv.Itoa(id) + " " + strconv.Itoa(id) + " 1\n" }
+
+func (m *image) addFileWrite(name, text string) {
+	at := unix.AT_FDCWD
+	m.add(StepUser, unix.SYS_OPENAT, uintptr(at), m.text(name), unix.O_WRONLY|unix.O_CLOEXEC)
+	m.add(StepUser, unix.SYS_WRITE, 0, m.text(text), uintptr(len(text))).chained = 1
+}
+
+// addDeathSignal also checks that the parent has not died before the signal was asked for.
+func (m *image) addDeathSignal(c *Command) {
+	if c.DeathSignal == 0 {
+		return
+	}
+	parent := unix.Getpid()
+	if c.Sibling {
+		parent = unix.Getppid()
+	}
+	m.add(StepDeathSignal, unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(c.DeathSignal))
+	m.add(StepDeathSignal, unix.SYS_GETPPID).want = uintptr(parent)
+}
+
+// addLimit restores the limit of open files, unless this program or another has set one since.
+func (m *image) addLimit() {
+	m.limit = unix.Rlimit{Cur: nofile.Soft, Max: nofile.Hard}
+	var now unix.Rlimit
+	if m.limit.Max == 0 || m.limit == raised || unix.Getrlimit(unix.RLIMIT_NOFILE, &now) != nil || now != raised {
+		return
+	}
+	m.add(StepLimit, unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&m.limit)), 0)
+}
