@@ -15,8 +15,14 @@
 // The newest megabyte is in memory. Older entries go to a spool file, which
 // has no name and ends with the log.
 //
+// A log with a slot of an arena (Config.Slot) survives its process: Reopen continues it in
+// another one, with the same entries, numbers and times. It takes output from pipes and
+// terminals itself (Fill), so that none is lost in between.
+//
 // Where a change belongs: log.go has the calls of the process; history.go the
-// entries, their numbers and costs; release.go when entries may be forgotten; room.go
+// entries, their numbers and costs; memory.go where these are stored, on the heap or in an
+// arena, and what a process that dies leaves; fill*.go output from descriptors; reopen.go the
+// log of another process; release.go when entries may be forgotten; room.go
 // the waiting of Append; overflow.go which segments go to disk; spool.go the file, and
 // the pool that the logs of a server share; disk_*.go system calls for disk space;
 // segment.go a run of entries and its form on disk; stream.go the names of the streams;

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sort"
 	"time"
+
+	"github.com/tetherexec/tether/internal/arena"
 )
 
 // joinTime is how long output joins an unread entry. The time of an entry is the time
@@ -15,13 +17,16 @@ const joinTime = time.Second
 // A history holds the entries of a process that are kept: their numbers, their
 // segments, and the costs of these. It has no lock: the log's lock guards it.
 type history struct {
-	segments []*segment // oldest first; contiguous numbers
-	next     uint64     // number of the next entry
-	sealed   uint64     // newest number that was read: that entry does not grow any more
-	released uint64     // up to here entries may be forgotten
-	exitSeq  uint64     // number of the exit, 0 before
+	slot     *arena.Slot // where the log is, if it outlives the process; nil: on the heap
+	segments []*segment  // oldest first; contiguous numbers
+	next     uint64      // number of the next entry
+	sealed   uint64      // newest number that was read: that entry does not grow any more
+	released uint64      // up to here entries may be forgotten
+	exitSeq  uint64      // number of the exit, 0 before
 	exitCode int
 	closeSeq uint64    // number of the close, 0 before
+	stream   Stream    // whose bytes are behind the last record, if there are any
+	output   uint64    // bytes of output of all entries, also of those that were dropped
 	lastAt   time.Time // time of the newest entry, with the monotonic clock: silence is counted from it
 	cost     costs
 }
@@ -42,60 +47,119 @@ func (h *history) tail() *segment {
 	return h.segments[len(h.segments)-1]
 }
 
-// extend adds the beginning of p to the newest entry, if that is unread and not
-// older than joinTime. It returns how many bytes it took.
-func (h *history) extend(s Stream, p []byte) int {
+// room makes room for output of a stream behind the last entry, and returns for how
+// much: least bytes or more, if there are to be new entries for them, but not more
+// than most. Then put, or a system call, may add that much.
+func (h *history) room(s Stream, least, most int, now time.Time) (int, error) {
 	tail := h.tail()
-	if tail == nil || h.sealed+1 >= h.next {
+	joins := h.joins(s, now)
+	if joins > 0 {
+		most = min(most, joins)
+	} else if tail == nil || !tail.content.hasData() || int(tail.cost)+least+EntryOverhead > segmentCost {
+		if err := h.grow(); err != nil {
+			return 0, err
+		}
+		tail = h.tail()
+	}
+	if err := h.reserve(tail); err != nil { // also to join an entry: that may be read before the bytes are there
+		return 0, err
+	}
+	h.follow(s)
+	if joins > 0 {
+		return most, nil
+	}
+	return min(most, MaxEntry, segmentCost-int(tail.cost)-EntryOverhead), nil
+}
+
+// joins is how many bytes of a stream may join the last entry: none, if that was read or is
+// older than joinTime.
+func (h *history) joins(s Stream, now time.Time) int {
+	tail := h.tail()
+	if tail == nil || tail.count == 0 || h.sealed+1 >= h.next {
 		return 0
 	}
-	c := tail.content
-	r := &c.records[tail.count-1]
-	start, end := span(c.records, tail.count-1)
-	n := min(len(p), MaxEntry-(end-start), segmentCost-int(tail.cost))
-	if r.kind != Output || r.stream != s || n <= 0 {
+	r := tail.content.records[tail.count-1]
+	if r.kind != Output || r.stream != s {
 		return 0
 	}
-	now := time.Now()
 	if age := now.UnixNano() - r.at; age < 0 || age > int64(joinTime) { // by the wall clock, which may be set
 		return 0
 	}
-	c.data = append(c.data, p[:n]...)
-	r.end += uint32(n)
-	h.lastAt = now
-	h.charge(tail, n, 0)
-	return n
+	start, end := span(tail.content.records, tail.count-1)
+	return min(MaxEntry-(end-start), segmentCost-int(tail.cost))
 }
 
-// add adds an entry with the next number.
-func (h *history) add(r record, p []byte) {
+// settle makes the bytes behind the last record an entry, or a part of the last one. It
+// is called when bytes were added, and at the beginning of each call on a log in an
+// arena, in case that an earlier call, or another process, did not get that far. now
+// is the current time, if the caller knows it.
+func (h *history) settle(now time.Time) {
 	tail := h.tail()
-	switch {
-	case tail == nil:
-		tail = &segment{first: h.next, content: new(content)}
-		h.segments = append(h.segments, tail)
-	case tail.cost+int64(len(p))+EntryOverhead > segmentCost: // the log is busy: the next segment will be filled too
-		tail = &segment{first: h.next, content: takeContent()}
-		h.segments = append(h.segments, tail)
-	case tail.last() <= h.released: // from now on it has unreleased entries
+	if tail == nil {
+		return
+	}
+	h.sync()
+	c := tail.content
+	end := h.filled(c)
+	if end <= tail.size {
+		return
+	}
+	if now.IsZero() {
+		now = time.Now()
+	}
+	if h.joins(h.stream, now) >= end-tail.size {
+		c.extend(end)
+	} else {
+		c.add(record{kind: Output, stream: h.stream, end: uint32(end), at: now.UnixNano()})
+	}
+	h.lastAt = now
+	h.sync()
+}
+
+// end adds an exit or a close.
+func (h *history) end(kind Kind, code int) {
+	h.ends()
+	tail := h.tail()
+	h.lastAt = time.Now()
+	tail.content.add(record{kind: kind, end: uint32(tail.size), at: h.lastAt.UnixNano(), code: int64(code)})
+	h.sync()
+}
+
+// sync brings the figures up to date with the content of the last segment.
+func (h *history) sync() {
+	tail := h.tail()
+	c := tail.content
+	c.refresh()
+	for tail.count < len(c.records) {
+		h.count(tail, c.records[tail.count])
+	}
+	if grown := c.end() - tail.size; grown > 0 {
+		h.charge(tail, grown, 0)
+	}
+}
+
+// count accounts for a new record of the last segment.
+func (h *history) count(tail *segment, r record) {
+	if tail.last() <= h.released { // from now on it has unreleased entries
 		h.cost.kept -= tail.cost
 		h.cost.unsent += tail.cost
 	}
-	c := tail.content
-	c.data = append(c.data, p...)
-	r.end = uint32(len(c.data))
-	h.lastAt = time.Now()
-	r.at = h.lastAt.UnixNano()
-	c.records = append(c.records, r)
+	switch r.kind {
+	case Exited:
+		h.exitSeq, h.exitCode = h.next, int(r.code)
+	case Closed:
+		h.closeSeq = h.next
+	}
 	tail.count++
 	h.next++
-	h.charge(tail, len(p), EntryOverhead)
+	h.charge(tail, int(r.end)-tail.size, EntryOverhead)
 }
 
 // charge accounts for the growth of the last segment, which is in memory and has
 // unreleased entries.
 func (h *history) charge(tail *segment, size, overhead int) {
 	cost := int64(size + overhead)
+	h.output += uint64(size)
 	tail.size += size
 	tail.cost += cost
 	h.cost.memory += cost
@@ -115,8 +179,11 @@ func (h *history) release(seq uint64) bool {
 		return false
 	}
 	i := h.find(h.released + 1)
+	h.seal(seq)
 	h.released = seq
-	h.sealed = max(h.sealed, seq)
+	if h.slot != nil {
+		h.slot.Released.Store(seq, pointReleased)
+	}
 	if h.segments[i].last() > seq {
 		return false
 	}
@@ -138,6 +205,41 @@ func (h *history) oldestSpooled() bool { return len(h.segments) > 0 && h.segment
 // surplus reports whether the oldest segment is released and exceeds Retain.
 func (h *history) surplus(retain int64) bool {
 	return len(h.segments) > 1 && h.oldestReleased() && h.cost.kept-h.segments[0].cost >= retain
+}
+
+// seal makes the entries up to seq final.
+func (h *history) seal(seq uint64) {
+	if seq <= h.sealed {
+		return
+	}
+	h.sealed = seq
+	if h.slot != nil {
+		h.slot.Sealed.Store(seq, pointSealed)
+	}
+}
+
+// forget notes that the oldest segment is not needed any more.
+func (h *history) forget() {
+	if h.slot != nil {
+		h.keepExit(h.segments[0])
+		h.slot.First.Store(h.segments[0].last()+1, pointFirst)
+	}
+}
+
+// spooled notes that a segment, the oldest in memory, is in the spool.
+func (h *history) spooled(s *segment) {
+	if h.slot != nil {
+		h.keepExit(s)
+		h.slot.Memory.Store(s.last()+1, pointMemory)
+	}
+}
+
+// keepExit notes the exit, if it is in a segment that leaves memory.
+func (h *history) keepExit(s *segment) {
+	if s.ends(h.exitSeq) > 0 {
+		h.slot.LogCode.Store(uint64(h.exitCode), pointExit)
+		h.slot.LogExit.Store(h.exitSeq, pointExit)
+	}
 }
 
 // drop removes the oldest segment.
@@ -229,7 +331,7 @@ func (h *history) outputAfter(after uint64) (bytes int64) {
 // limits. Entries in the window do not grow any more.
 func (h *history) window(bytes int64, entries int) window {
 	w := window{after: h.next - 1, last: h.next - 1}
-	h.sealed = w.last
+	h.seal(w.last)
 	for _, s := range slices.Backward(h.segments) {
 		if w.bytes > bytes || w.entries > entries {
 			break

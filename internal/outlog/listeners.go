@@ -12,11 +12,11 @@ type listener struct{ wake func(urgent bool) }
 // the calls; a call that has begun may still finish after it.
 func (l *Log) OnAppend(wake func(urgent bool)) (stop func()) {
 	this := &listener{wake}
-	l.mu.Lock()
+	l.lock()
 	defer l.mu.Unlock()
 	l.listeners = append(slices.Clip(l.listeners), this)
 	return func() {
-		l.mu.Lock()
+		l.lock()
 		defer l.mu.Unlock()
 		l.listeners = slices.DeleteFunc(slices.Clone(l.listeners), func(one *listener) bool { return one == this })
 	}
@@ -27,11 +27,9 @@ func (l *Log) OnAppend(wake func(urgent bool)) (stop func()) {
 // more.
 const urgentSize = 4 << 10
 
-// announceAndUnlock wakes all listeners, the newest first: a reader that waits for
-// one event has registered after those that follow the log all the time.
-func (l *Log) announceAndUnlock(urgent bool) {
-	listeners := l.listeners
-	l.mu.Unlock()
+// announce wakes listeners, the newest first: a reader that waits for one event has
+// registered after those that follow the log all the time.
+func announce(listeners []*listener, urgent bool) {
 	for _, one := range slices.Backward(listeners) {
 		one.wake(urgent)
 	}

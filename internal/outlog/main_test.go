@@ -3,13 +3,26 @@ package outlog
 import (
 	"hash/maphash"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// worker is what this program does, instead of running tests, if workerVariable is set;
+// nil: there is no worker on this system.
+var worker func(config string)
+
+const workerVariable = "OUTLOG_TEST_WORKER"
+
+func TestMain(m *testing.M) {
+	if config := os.Getenv(workerVariable); config != "" {
+		worker(config)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // ample is a pool total that no test reaches.
 const ample = 1 << 30

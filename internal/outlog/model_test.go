@@ -313,17 +313,31 @@ func (m *model) finish() {
 	}
 }
 
-// checkLogs drives two logs that share a pool.
+// checkLogs drives two logs that share a pool: on the heap, or in an arena, from which they
+// are opened again now and then.
 func checkLogs(t failer, dir string, steps int, pick choice) {
 	total := []int64{ample, 0, 6 * segmentCost}[pick("pool", 3)]
 	retain := []int64{1, 300 << 10, 1 << 20}[pick("retain", 3)]
 	pool := NewPool(dir, total)
+	var memory *testArena
+	if pick("arena", 2) == 1 {
+		memory = newTestArena(t)
+		defer memory.close()
+	}
 	var logs [2]*model
 	for i := range logs {
-		logs[i] = newModel(t, pool, Config{Retain: retain, Limit: 3 << 20}, total != ample)
-		defer logs[i].log.End()
+		logs[i] = newModel(t, pool, memory.config(Config{Retain: retain, Limit: 3 << 20}), total != ample)
 	}
+	defer func() {
+		for _, m := range logs {
+			m.log.End()
+		}
+	}()
 	for range steps {
+		if memory != nil && pick("reopen", 40) == 1 {
+			pool = NewPool(dir, total)
+			memory.reopen(pool, logs[:])
+		}
 		logs[pick("log", 2)].step(pick)
 		if used := pool.Used(); used < 0 || used > total {
 			t.Fatalf("%d of %d used", used, total)
@@ -333,6 +347,7 @@ func checkLogs(t failer, dir string, steps int, pick choice) {
 		m.finish()
 	}
 	checkPoolEmpty(t, pool)
+	memory.checkEmpty()
 }
 
 // TestLogBehavesLikeModel checks the promises to every reader: numbers without

@@ -1,11 +1,18 @@
 package outlog
 
+import (
+	"fmt"
+	"os"
+)
+
 // An overflow is the part of a log that is on disk.
 type overflow struct {
-	pool    *Pool  // never changes
-	spool   *spool // nil until it is needed; set by the Append that has set moving
-	moving  bool   // one Append is moving a segment to the spool
-	offered bool   // the pool knows that the oldest segment can be evicted
+	pool    *Pool                // never changes
+	hold    func(*os.File) error // Config.HoldSpool
+	serial  uint64               // of the slot of a log in an arena; 0: it is on the heap
+	spool   *spool               // nil until it is needed; set by the Append that has set moving
+	moving  bool                 // one Append is moving a segment to the spool
+	offered bool                 // the pool knows that the oldest segment can be evicted
 }
 
 // freeBlock gives a block of the spool back.
@@ -28,10 +35,10 @@ func (l *Log) spoolOldestLocked() bool {
 	s := h.oldestInMemory()
 	content := s.content
 	content.readers++
+	var block int64
+	var err error
 	l.overflow.moving = true
-	l.mu.Unlock()
-	block, err := l.store(content)
-	l.mu.Lock()
+	l.unlocked(func() { block, err = l.store(s, content) })
 	l.overflow.moving = false
 	content.unpin()
 
@@ -44,6 +51,7 @@ func (l *Log) spoolOldestLocked() bool {
 			l.overflow.freeBlock(block)
 		}
 	case err == nil:
+		h.spooled(s)
 		s.block, s.content = block, nil
 		h.cost.memory -= s.cost
 		content.retire()
@@ -71,51 +79,82 @@ func (l *Log) leaveLocked(block int64, err error) {
 }
 
 // store writes a segment to the spool. Only one goroutine at a time calls it.
-func (l *Log) store(c *content) (block int64, err error) {
+func (l *Log) store(s *segment, c *content) (block int64, err error) {
 	if err := l.overflow.pool.take(l); err != nil {
 		return 0, err
 	}
-	block, err = l.write(c.encode())
+	block, err = l.write(s, c)
 	if err != nil {
 		l.overflow.pool.cancel()
 	}
 	return block, err
 }
 
-func (l *Log) write(b []byte) (block int64, err error) {
+func (l *Log) write(s *segment, c *content) (block int64, err error) {
 	sp := l.overflow.spool
 	if sp == nil {
-		if sp, err = openSpool(l.overflow.pool.dir); err != nil {
+		if sp, err = l.openSpool(); err != nil {
 			return 0, err
 		}
 	}
-	l.mu.Lock()
+	l.lock()
 	l.overflow.spool = sp
 	block, grows := sp.next()
 	if grows {
 		l.overflow.pool.occupy(1)
 	}
 	l.mu.Unlock()
-	if err = sp.write(block, b); err != nil {
-		l.mu.Lock()
+	if err = l.writeBlock(sp, block, s, c); err != nil {
+		l.lock()
 		sp.release(block)
 		l.mu.Unlock()
 	}
 	return block, err
 }
 
+// openSpool creates the spool file.
+func (l *Log) openSpool() (*spool, error) {
+	sp, err := openSpool(l.overflow.pool.dir)
+	if err != nil || l.overflow.hold == nil {
+		return sp, err
+	}
+	if err := l.overflow.hold(sp.file); err != nil {
+		sp.close()
+		return nil, fmt.Errorf("pass the spool file on: %w", err)
+	}
+	return sp, nil
+}
+
+// writeBlock writes a segment to a block of the spool. For a log in an arena it marks
+// the block as complete at last, for the process that finds it.
+func (l *Log) writeBlock(sp *spool, block int64, s *segment, c *content) error {
+	if err := sp.write(block, 0, c.data[:s.size]); err != nil {
+		return err
+	}
+	scratch := takeContent()
+	defer giveContent(scratch)
+	if err := sp.write(block, s.size, appendRecords(scratch.data, c.records)); err != nil {
+		return err
+	}
+	if l.overflow.serial == 0 {
+		return nil
+	}
+	pointSpool.Passed()
+	err := sp.mark(block, newMark(l.overflow.serial, s))
+	pointMark.Passed()
+	return err
+}
+
 // trimSpool gives back disk space that the log does not need now.
 func (l *Log) trimSpool() {
-	l.mu.Lock()
+	l.lock()
 	defer l.mu.Unlock()
 	for sp := l.overflow.spool; sp != nil && !l.ended; {
 		block, ok := sp.surplus()
 		if !ok {
 			return
 		}
-		l.mu.Unlock()
-		sp.punch(block)
-		l.mu.Lock()
+		l.unlocked(func() { sp.punch(block) })
 		if !l.ended { // otherwise all of it is given back at once
 			sp.holes = append(sp.holes, block)
 			sp.disk--
@@ -126,6 +165,9 @@ func (l *Log) trimSpool() {
 
 // dropLocked drops the oldest segment.
 func (l *Log) dropLocked() {
+	if !l.ended {
+		l.history.forget() // before its memory is used again
+	}
 	if s := l.history.drop(); s.content == nil {
 		l.overflow.freeBlock(s.block)
 	} else {
@@ -136,16 +178,20 @@ func (l *Log) dropLocked() {
 // evictReleased drops the oldest segment if it is spooled and released, so that
 // another log can use its block.
 func (l *Log) evictReleased() {
-	l.mu.Lock()
-	evict := l.evictableLocked()
-	if evict {
-		l.dropLocked()
-		l.offerLocked()
-	}
-	l.mu.Unlock()
-	if evict {
+	if l.evict() {
 		l.trimSpool()
 	}
+}
+
+func (l *Log) evict() bool {
+	l.lock()
+	defer l.mu.Unlock()
+	if !l.evictableLocked() {
+		return false
+	}
+	l.dropLocked()
+	l.offerLocked()
+	return true
 }
 
 func (l *Log) evictableLocked() bool {

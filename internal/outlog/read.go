@@ -19,14 +19,14 @@ type State struct {
 
 // State returns the current state.
 func (l *Log) State() State {
-	l.mu.Lock()
+	l.lock()
 	defer l.mu.Unlock()
 	return l.history.state(l.history.next)
 }
 
 // StateAt returns the state as it was before the entry with number next.
 func (l *Log) StateAt(next uint64) State {
-	l.mu.Lock()
+	l.lock()
 	defer l.mu.Unlock()
 	return l.history.state(min(next, l.history.next))
 }
@@ -46,7 +46,7 @@ type Stats struct {
 
 // Stats returns the current figures.
 func (l *Log) Stats() Stats {
-	l.mu.Lock()
+	l.lock()
 	defer l.mu.Unlock()
 	h := &l.history
 	held := h.cost.kept + h.cost.unsent
@@ -63,7 +63,7 @@ func (l *Log) Stats() Stats {
 // read: there is output after it, or an exit that it has not seen, or the log is
 // closed or has ended. OnAppend says when to ask again.
 func (l *Log) Ready(after uint64) bool {
-	l.mu.Lock()
+	l.lock()
 	defer l.mu.Unlock()
 	return l.ended || l.history.closeSeq != 0 || l.history.next-1 > after
 }
@@ -71,7 +71,7 @@ func (l *Log) Ready(after uint64) bool {
 // Pending counts the entries after number after and their bytes. If they are not
 // all in the newest segment, bytes is a very large number.
 func (l *Log) Pending(after uint64) (entries uint64, bytes int) {
-	l.mu.Lock()
+	l.lock()
 	defer l.mu.Unlock()
 	if l.ended {
 		return 0, 0
@@ -82,7 +82,7 @@ func (l *Log) Pending(after uint64) (entries uint64, bytes int) {
 // OutputAfter counts the bytes of output that are kept after the entry with number
 // after. If after is in a spooled segment, the whole segment counts.
 func (l *Log) OutputAfter(after uint64) (bytes int64) {
-	l.mu.Lock()
+	l.lock()
 	defer l.mu.Unlock()
 	return l.history.outputAfter(after)
 }
@@ -120,16 +120,17 @@ var ErrNone = errors.New("no further entry yet")
 // ErrNone if there is no entry yet, io.EOF if there will be none, ErrEvicted if the
 // entry was dropped.
 func (c *Cursor) Next(visit func(Entry)) error {
-	l := c.log
-	l.mu.Lock()
-	s, err := l.seekLocked(c.seq)
+	var p place
+	err := c.find(&p)
 	switch {
 	case err != nil:
-		l.mu.Unlock()
-	case s.content == nil:
-		err = c.visitSpooledLocked(s, visit)
+		return err
+	case p.content == nil:
+		err = c.visitSpooled(p.segment, p.spool, visit)
 	default:
-		c.visitLocked(s, visit)
+		c.spooled, c.records, c.ahead = nil, nil, nil
+		visit(p.record.entry(c.seq+1, p.data))
+		c.log.unpin(p.content)
 	}
 	if err == nil {
 		c.seq++
@@ -137,46 +138,57 @@ func (c *Cursor) Next(visit func(Entry)) error {
 	return err
 }
 
-func (l *Log) seekLocked(after uint64) (*segment, error) {
+// A place is where an entry is: in a segment on disk, or in memory.
+type place struct {
+	segment *segment
+	spool   *spool
+	content *content // nil: on disk
+	record  record   // in memory
+	data    []byte   // in memory
+}
+
+// find finds the place of the next entry. If that is in memory, find makes the entry
+// final and pins its content.
+func (c *Cursor) find(p *place) error {
+	l, seq := c.log, c.seq+1
+	l.lock()
+	defer l.mu.Unlock()
 	if l.ended {
-		return nil, ErrEnded
+		return ErrEnded
 	}
-	return l.history.seek(after)
-}
-
-// visitLocked passes an entry of a segment in memory to visit and makes it final.
-// It releases the lock.
-func (c *Cursor) visitLocked(s *segment, visit func(Entry)) {
-	l, seq, content := c.log, c.seq+1, s.content
+	s, err := l.history.seek(c.seq)
+	if err != nil {
+		return err
+	}
+	p.segment, p.spool, p.content = s, l.overflow.spool, s.content
+	if s.content == nil {
+		return nil
+	}
+	l.history.seal(seq)
 	i := int(seq - s.first)
-	r := content.records[i]
-	start, end := span(content.records, i)
-	data := content.data[start:end:end]
-	content.readers++
-	l.history.sealed = max(l.history.sealed, seq)
-	l.mu.Unlock()
-
-	c.spooled, c.records, c.ahead = nil, nil, nil
-	visit(r.entry(seq, data))
-
-	l.mu.Lock()
-	content.unpin()
-	l.mu.Unlock()
+	start, end := span(s.content.records, i)
+	s.content.readers++
+	p.record, p.data = s.content.records[i], s.content.data[start:end:end]
+	return nil
 }
 
-// visitSpooledLocked reads an entry of a spooled segment and passes it to visit. It
-// releases the lock. If the block is reused meanwhile, which only happens to
-// released entries, the bytes are discarded.
-func (c *Cursor) visitSpooledLocked(s *segment, visit func(Entry)) error {
-	l, sp := c.log, c.log.overflow.spool
-	l.mu.Unlock()
+func (l *Log) unpin(c *content) {
+	l.lock()
+	defer l.mu.Unlock()
+	c.unpin()
+}
+
+// visitSpooled reads an entry of a spooled segment and passes it to visit. If the block is
+// reused meanwhile, which only happens to released entries, the bytes are discarded.
+func (c *Cursor) visitSpooled(s *segment, sp *spool, visit func(Entry)) error {
+	l := c.log
 	scratch := takeContent()
 	defer giveContent(scratch)
 
 	if c.spooled != s {
 		c.spooled, c.ahead = nil, c.ahead[:0]
 		b := scratch.data[:s.count*recordSize]
-		if err := c.read(sp, s.block, s.size, b); err != nil {
+		if err := c.read(sp, s.block, s.size, b); err != nil { // the records follow the bytes
 			return err
 		}
 		c.records = decodeRecords(c.records[:0], b)
@@ -218,7 +230,7 @@ func (c *Cursor) load(sp *spool, s *segment, start, end int, scratch []byte) ([]
 
 // stillHolds returns an error that says why a segment is gone; nil if it is not.
 func (l *Log) stillHolds(s *segment) error {
-	l.mu.Lock()
+	l.lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.ended:

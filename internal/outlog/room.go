@@ -1,6 +1,8 @@
 package outlog
 
 import (
+	"errors"
+	"syscall"
 	"time"
 
 	"github.com/tetherexec/tether/internal/wake"
@@ -17,7 +19,7 @@ const (
 	memoryLimit = memoryCost + segmentCost
 
 	// retrySpool is how long Append waits before it tries a full spool again, in
-	// case the disk has space now.
+	// case the disk has space now, or an arena without memory.
 	retrySpool = 250 * time.Millisecond
 )
 
@@ -40,64 +42,118 @@ func (r *room) open() {
 // poke makes an Append that waits for the spool try again. It takes no lock.
 func (r *room) poke() { r.poked.Send() }
 
-// admitLocked waits until output of the given cost may be added. It releases the
-// lock while it waits or writes to the spool. An Append that began before a cut, or
-// waits here at that moment, is admitted.
-func (l *Log) admitLocked(cost int64, begun bool) error {
-	if l.room.cut && !begun && !l.ended {
-		return ErrCut
+// A demand is the output of a stream for which an Append or a Fill needs room.
+type demand struct {
+	stream      Stream
+	least, most int  // bytes
+	begun       bool // it began before a cut, if there was one
+
+	// idle, if not nil, is called before the caller has to wait: the error, if any, says that
+	// there is no output to wait with.
+	idle func() error
+}
+
+// admitLocked waits until there is room for the output. It returns for how much of it, and
+// the current time. It releases the lock while it waits or writes to the spool. An Append
+// that began before a cut, or waits here at that moment, is admitted.
+func (l *Log) admitLocked(d demand) (room int, now time.Time, err error) {
+	if l.room.cut && !d.begun && !l.ended {
+		return 0, now, ErrCut
 	}
-	blocked := false
-	for {
+	for blocked := false; ; {
+		l.awaitTakenLocked() // no output can be added meanwhile
 		switch {
 		case l.ended:
-			return ErrEnded
+			return 0, now, ErrEnded
 		case l.history.closeSeq != 0:
-			return ErrCut
-		case l.room.cut:
-			return nil
+			return 0, now, ErrCut
 		}
-		var full, spoolFull bool
-		switch unsent := l.history.cost.unsent; {
-		case unsent+cost > l.limit && unsent > 0:
+		most := l.allowedLocked(d)
+		if most > 0 {
+			now = time.Now()
+			if room, err := l.history.room(d.stream, d.least, most, now); err == nil {
+				return room, now, nil
+			}
+		}
+		if d.idle != nil {
+			if err := d.idle(); err != nil {
+				return 0, now, err
+			}
+		}
+		var full, retry bool
+		switch {
+		case most > 0:
+			full, retry = true, true // the arena has no memory now
+		case l.fullLocked(d):
 			full = true
-		case l.history.cost.memory+cost <= memoryLimit:
-			return nil
 		case l.overflow.moving:
 			// the Append of the other stream is moving a segment
 		case l.spoolOldestLocked():
 			continue
 		default:
-			full, spoolFull = true, true
+			full, retry = true, true
 		}
 		if full && !blocked {
 			blocked = true
 			l.room.blocked++
 			defer func() { l.room.blocked-- }()
 		}
-		l.waitForRoomLocked(spoolFull)
+		l.waitForRoomLocked(retry)
 	}
 }
 
-// waitForRoomLocked returns when this log may have more room or, if the spool is full,
-// when the spool may have.
-func (l *Log) waitForRoomLocked(spoolFull bool) {
+// awaitMemoryLocked waits a moment because the system has no memory for the arena.
+func (l *Log) awaitMemoryLocked() {
+	l.room.blocked++
+	l.waitForRoomLocked(true)
+	l.room.blocked--
+}
+
+// noMemory reports whether an error of the arena is a lack of memory, which may end.
+func noMemory(err error) bool {
+	return errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENOSPC)
+}
+
+// allowedLocked is how much of the output the log may take now; 0: less than the least.
+func (l *Log) allowedLocked(d demand) int {
+	h := &l.history
+	if l.room.cut {
+		return d.most
+	}
+	left := memoryLimit - h.cost.memory - EntryOverhead
+	if h.cost.unsent > 0 {
+		left = min(left, l.limit-h.cost.unsent-EntryOverhead)
+	}
+	if left < int64(d.least) {
+		return 0
+	}
+	return min(d.most, int(left))
+}
+
+// fullLocked reports whether too much is unreleased.
+func (l *Log) fullLocked(d demand) bool {
+	unsent := l.history.cost.unsent
+	return unsent > 0 && unsent+int64(d.least)+EntryOverhead > l.limit
+}
+
+// waitForRoomLocked returns when this log may have more room or, with retry, when the spool or the arena may have.
+func (l *Log) waitForRoomLocked(retryLater bool) {
 	r := &l.room
 	if r.opened == nil {
 		r.opened = make(chan struct{})
 	}
 	opened := r.opened
-	l.mu.Unlock()
-	defer l.mu.Lock()
-	if !spoolFull {
-		<-opened
-		return
-	}
-	retry := time.NewTimer(retrySpool)
-	defer retry.Stop()
-	select {
-	case <-opened:
-	case <-r.poked:
-	case <-retry.C:
-	}
+	l.unlocked(func() {
+		if !retryLater {
+			<-opened
+			return
+		}
+		retry := time.NewTimer(retrySpool)
+		defer retry.Stop()
+		select {
+		case <-opened:
+		case <-r.poked:
+		case <-retry.C:
+		}
+	})
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"sync"
 	"time"
+
+	"github.com/tetherexec/tether/internal/arena"
 )
 
 // Kind says what an entry records.
@@ -41,9 +43,11 @@ const (
 )
 
 // A segment is a run of consecutive entries: the unit that is moved to the spool
-// and dropped. Only the last segment of a log grows, and it is always in memory.
+// and dropped. Only the last segment of a log grows, and it is always in memory. It may be
+// empty. Its figures follow its content (history.sync).
 type segment struct {
 	first   uint64 // number of its first entry
+	start   uint64 // bytes of output before it
 	count   int
 	cost    int64
 	size    int      // bytes of its entries
@@ -53,13 +57,14 @@ type segment struct {
 
 func (s *segment) last() uint64 { return s.first + uint64(s.count) - 1 }
 
-// content is a segment in memory. Its memory is reused after the last reader has
-// left it.
+// content is a segment in memory: on the heap, or in a block of an arena, which
+// outlives the process. The memory is reused after the last reader has left it.
 type content struct {
-	records []record
-	data    []byte
-	readers int  // readers that visit it now; guarded by the log
-	retired bool // its memory is reused when the last reader leaves
+	records []record     // all records; for a block, a copy
+	data    []byte       // the bytes so far; for a block, all of its memory
+	block   *arena.Block // nil: on the heap
+	readers int          // readers that visit it now; guarded by the log
+	retired bool         // its memory is reused when the last reader leaves
 }
 
 // A record describes one entry of a segment.
@@ -85,12 +90,9 @@ func (r record) entry(seq uint64, data []byte) Entry {
 	return Entry{Seq: seq, Kind: r.kind, Stream: r.stream, ExitCode: int(r.code), Time: time.Unix(0, r.at), Data: data}
 }
 
-// encode returns the content in the form of the spool: its bytes, then its records.
-// It writes after the bytes, where no reader reads, so the content must not grow
-// any more.
-func (c *content) encode() []byte {
-	b := c.data
-	for _, r := range c.records {
+// appendRecords appends the records to b in the form of the spool.
+func appendRecords(b []byte, records []record) []byte {
+	for _, r := range records {
 		b = binary.LittleEndian.AppendUint32(b, r.end)
 		b = append(b, byte(r.kind), byte(r.stream))
 		b = binary.LittleEndian.AppendUint64(b, uint64(r.at))
@@ -113,16 +115,28 @@ func decodeRecords(records []record, b []byte) []record {
 	return records
 }
 
+// end is where the bytes of the last entry end.
+func (c *content) end() int {
+	if n := len(c.records); n > 0 {
+		return int(c.records[n-1].end)
+	}
+	return 0
+}
+
 // contents holds memory for whole segments: for busy logs, and for reading
 // from the spool.
 var contents = sync.Pool{New: func() any { return &content{data: make([]byte, 0, segmentCost)} }}
 
 func takeContent() *content { return contents.Get().(*content) }
 
-// giveContent takes back what takeContent returned. The content of a quiet log is
-// smaller and is left to the garbage collector.
+// giveContent takes back what takeContent returned, or a block. The content of a quiet
+// log on the heap is smaller and is left to the garbage collector.
 func giveContent(c *content) {
-	if cap(c.data) == segmentCost {
+	switch {
+	case c.block != nil:
+		c.block.Free(c.end())
+		c.block = nil
+	case cap(c.data) == segmentCost:
 		*c = content{records: c.records[:0], data: c.data[:0]}
 		contents.Put(c)
 	}

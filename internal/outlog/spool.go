@@ -1,8 +1,10 @@
 package outlog
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"sync"
 )
@@ -74,6 +76,14 @@ func (p *Pool) reserve(l *Log) (victim *Log, err error) {
 	}
 	p.waiting[l] = struct{}{}
 	return nil, errSpoolFull
+}
+
+// adopt accounts for blocks of a log that was opened again.
+func (p *Pool) adopt(blocks int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used += blocks * segmentCost
+	p.disk += blocks * segmentCost
 }
 
 // measure updates the limit: the total, but at most half of the disk space that
@@ -149,6 +159,9 @@ func (p *Pool) pokeLocked() {
 
 // A spool is the file of one log: blocks of segmentCost bytes, used in any
 // order. The lock of the log guards it, except for reads and writes.
+//
+// A block has a mark, the bytes of a segment, and its records. They fit: the cost of an
+// entry is more than its record, and a segment has at most four entries of full size.
 type spool struct {
 	file  *os.File
 	name  string  // removed at the end; empty if the file has no name any more
@@ -211,12 +224,68 @@ func (s *spool) surplus() (block int64, ok bool) {
 // punch gives the disk space of a block back.
 func (s *spool) punch(block int64) { punchHole(s.file, block*segmentCost, segmentCost) }
 
-func (s *spool) write(block int64, b []byte) error {
-	_, err := s.file.WriteAt(b, block*segmentCost)
+func (s *spool) write(block int64, offset int, b []byte) error {
+	_, err := s.file.WriteAt(b, block*segmentCost+markSize+int64(offset))
 	return err
 }
 
 func (s *spool) read(block int64, offset int, b []byte) error {
-	_, err := s.file.ReadAt(b, block*segmentCost+int64(offset))
+	_, err := s.file.ReadAt(b, block*segmentCost+markSize+int64(offset))
 	return err
+}
+
+// A mark says which segment a block has. It is written when the segment is complete. A
+// log that is opened again finds its segments by their marks: those with its serial number,
+// and with numbers of entries that the log has in its spool. Marks of other numbers are of
+// segments that were dropped, or did not get far enough to be dropped from memory.
+type mark struct {
+	Magic  uint64
+	Serial uint64 // of the log's slot
+	First  uint64 // number of its first entry
+	Start  uint64 // bytes of output before it
+	Count  uint32
+	Size   uint32 // bytes of its entries
+	_      [2]uint64
+	Check  uint64
+}
+
+const (
+	markSize  = 64
+	markMagic = 0x6c6f6f7073746874
+)
+
+func newMark(serial uint64, s *segment) mark {
+	return mark{Magic: markMagic, Serial: serial, First: s.first, Start: s.start, Count: uint32(s.count), Size: uint32(s.size)}.sealed()
+}
+
+// sealed returns the mark with its checksum.
+func (m mark) sealed() mark {
+	m.Check = 0
+	b, err := binary.Append(nil, binary.LittleEndian, m)
+	if err != nil {
+		panic(err) // all fields have a fixed size
+	}
+	m.Check = uint64(crc32.ChecksumIEEE(b))
+	return m
+}
+
+func (s *spool) mark(block int64, m mark) error {
+	b, err := binary.Append(nil, binary.LittleEndian, m)
+	if err != nil {
+		return err
+	}
+	_, err = s.file.WriteAt(b, block*segmentCost)
+	return err
+}
+
+// readMark returns the mark of a block; ok is false if it has none.
+func (s *spool) readMark(block int64) (m mark, ok bool, err error) {
+	var b [markSize]byte
+	if _, err := s.file.ReadAt(b[:], block*segmentCost); err != nil {
+		return mark{}, false, err
+	}
+	if _, err := binary.Decode(b[:], binary.LittleEndian, &m); err != nil {
+		return mark{}, false, err
+	}
+	return m, m.Magic == markMagic && m == m.sealed(), nil
 }

@@ -9,13 +9,10 @@ package outlog
 // ErrEvicted instead of leaving a gap: the caller discards the visited entries and
 // calls Tail again.
 func (l *Log) Tail(bytes int64, entries int, visit func(Entry)) error {
-	l.mu.Lock()
-	if l.ended {
-		l.mu.Unlock()
-		return ErrEnded
+	w, err := l.window(bytes, entries)
+	if err != nil {
+		return err
 	}
-	w := l.history.window(bytes, entries)
-	l.mu.Unlock()
 	for c := l.Cursor(w.after); c.seq < w.last; {
 		err := c.Next(func(e Entry) {
 			if e.Kind != Output {
@@ -33,6 +30,15 @@ func (l *Log) Tail(bytes int64, entries int, visit func(Entry)) error {
 		}
 	}
 	return nil
+}
+
+func (l *Log) window(bytes int64, entries int) (window, error) {
+	l.lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return window{}, ErrEnded
+	}
+	return l.history.window(bytes, entries), nil
 }
 
 // A window is a run of entries, and the amount of output in it.
