@@ -2,6 +2,7 @@ package proc
 
 import (
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -35,10 +36,12 @@ type endpoint struct {
 // An output carries one stream to the sink.
 type output struct {
 	endpoint
-	conn   syscall.RawConn
-	sink   Sink
-	budget *atomic.Int64
-	take   func(fd uintptr) bool // o.takeReady, bound once
+	conn    syscall.RawConn
+	sink    Sink
+	filler  Filler          // the sink, if it takes the output itself; nil: it does not
+	between *outlog.Between // for the terminal of a filler; nil: none
+	budget  *atomic.Int64
+	take    func(fd uintptr) bool // o.takeReady, bound once
 
 	over atomic.Bool // nothing more is read
 
@@ -50,12 +53,12 @@ type output struct {
 	full  bool  // growth was tried; guarded by turn
 }
 
-func newOutput(s *Supervisor, end endpoint, sink Sink) *output {
+func newOutput(s *Supervisor, end endpoint, sink Sink, between *outlog.Between) *output {
 	conn, err := end.file.SyscallConn()
 	if err != nil { // only a nil file fails
 		panic(err)
 	}
-	o := &output{endpoint: end, conn: conn, sink: sink, budget: &s.pipeBudget}
+	o := &output{endpoint: end, conn: conn, sink: sink, filler: filler(sink), between: between, budget: &s.pipeBudget}
 	o.take = o.takeReady
 	return o
 }
@@ -91,32 +94,43 @@ func (o *output) takeReady(fd uintptr) bool {
 	if o.over.Load() {
 		return true
 	}
-	buf := buffers.Get().(*[readSize]byte)
-	defer buffers.Put(buf)
-	total := 0
-	var n int
-	var err error
-	for total < readSize {
-		if n, err = readDescriptor(fd, buf[total:]); n <= 0 {
-			break
-		}
-		total += n
-	}
-	if total > 0 && o.sink.Append(o.stream, buf[:total]) != nil {
-		o.over.Store(true)
-		return true
-	}
+	total, err := o.pass(fd)
 	switch {
-	case total == readSize:
-		if !o.full {
+	case err == nil:
+		if total == readSize && !o.full {
 			o.grow(fd)
 		}
 		return true // there may be more, but check the deadline first
 	case errors.Is(err, syscall.EAGAIN):
 		return false
 	}
-	o.over.Store(true) // a terminal ends with an error, a pipe with 0 bytes
+	o.over.Store(true)
 	return true
+}
+
+// pass passes the bytes that can be read now to the sink, at most readSize. The error is nil if
+// there may be more. It is EAGAIN, or the end of the output: a terminal ends with an error,
+// a pipe with 0 bytes.
+func (o *output) pass(fd uintptr) (total int, err error) {
+	if o.filler != nil {
+		return o.filler.Fill(o.stream, int(fd), o.between)
+	}
+	buf := buffers.Get().(*[readSize]byte)
+	defer buffers.Put(buf)
+	for total < readSize && err == nil {
+		var n int
+		if n, err = readDescriptor(fd, buf[total:]); n > 0 {
+			total += n
+		} else if err == nil {
+			err = io.EOF
+		}
+	}
+	if total > 0 {
+		if sinkErr := o.sink.Append(o.stream, buf[:total]); sinkErr != nil {
+			return total, sinkErr
+		}
+	}
+	return total, err
 }
 
 // copyRest passes the bytes that are in the pipe to the sink, for example before a cut or
@@ -156,6 +170,7 @@ func (o *output) cutAfter(d time.Duration) { o.file.SetReadDeadline(time.Now().A
 // close gives back all resources. copy has returned.
 func (o *output) close() {
 	o.file.Close()
+	closeBetween(o.between)
 	o.budget.Add(o.grown)
 	o.grown = 0
 }

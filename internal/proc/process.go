@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/tetherexec/tether/internal/outlog"
 )
 
 // terminateGrace is how long a terminated process may clean up before it is killed,
@@ -48,7 +50,7 @@ type termination struct {
 	finished      chan struct{} // closed: all processes that this ending has to kill are gone
 }
 
-func newProcess(s *Supervisor, c *child, spec Spec, sink Sink) *Process {
+func newProcess(s *Supervisor, c *child, spec Spec, sink Sink, between *outlog.Between) *Process {
 	p := &Process{
 		sup:       s,
 		child:     c,
@@ -61,7 +63,7 @@ func newProcess(s *Supervisor, c *child, spec Spec, sink Sink) *Process {
 		p.stdin = newStdin(c.stdin, c.tty)
 	}
 	for _, end := range c.outputs {
-		p.outputs = append(p.outputs, newOutput(s, end, sink))
+		p.outputs = append(p.outputs, newOutput(s, end, sink, between)) // between: there is only one output then
 	}
 	return p
 }

@@ -39,6 +39,26 @@ type StreamSink interface {
 	EndStream(s outlog.Stream)
 }
 
+// A Filler is a Sink that takes output from the descriptor itself, so that no output is lost
+// if this program dies between a read and an Append.
+type Filler interface {
+	Sink
+	// Fills reports whether Fill is to be used instead of Append.
+	Fills() bool
+	// Fill takes the output that can be read now, and may block as Append does. It returns
+	// nil if there may be more, io.EOF at the end, or an error, such as EAGAIN. between is
+	// the pipe for the output of a terminal.
+	Fill(s outlog.Stream, fd int, between *outlog.Between) (n int, err error)
+}
+
+// filler returns the Filler that a sink is; nil: it is none.
+func filler(sink Sink) Filler {
+	if f, ok := sink.(Filler); ok && f.Fills() {
+		return f
+	}
+	return nil
+}
+
 // Config configures a [Supervisor]; the zero value is valid.
 type Config struct {
 	Log *slog.Logger // nil: no log
@@ -185,8 +205,16 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 	defer cancelCause(nil)
 	defer context.AfterFunc(s.lifetime, func() { cancelCause(ErrClosed) })()
 
+	var between *outlog.Between
+	if spec.TTY && filler(sink) != nil {
+		var err error
+		if between, err = newBetween(); err != nil {
+			return nil, err
+		}
+	}
 	c, err := s.needHost().launch(ctx, spec)
 	if err != nil {
+		closeBetween(between)
 		return nil, err
 	}
 	var confirmErr error
@@ -195,7 +223,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 			sink = new(Capture) // the command was never executed, so the caller's sink gets no events
 		}
 	}
-	p := newProcess(s, c, spec, sink)
+	p := newProcess(s, c, spec, sink, between)
 	s.mu.Lock()
 	s.processes[p] = struct{}{}
 	s.mu.Unlock()
