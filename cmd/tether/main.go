@@ -13,6 +13,9 @@ package main
 import (
 	"io"
 	"os"
+
+	_ "github.com/tetherexec/tether/internal/keep" // registers the helper `keeper`
+	"github.com/tetherexec/tether/internal/reexec"
 )
 
 // Exit codes, the same for every subcommand.
@@ -23,7 +26,11 @@ const (
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	args := os.Args[1:]
+	if own, worker := reexec.WorkerArguments(os.Args); worker {
+		args = own
+	}
+	os.Exit(run(args, os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run executes a command line and returns the exit code.

@@ -16,6 +16,7 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/terminal"
+	"github.com/tetherexec/tether/internal/trim"
 )
 
 // stopPatience bounds a shutdown. A server ends within milliseconds, unless a file system
@@ -166,7 +167,7 @@ func serve(ctx context.Context, listenCfg listen.Config, cfg server.Config, stdi
 			return errors.Join(fmt.Errorf("print URL: %w", err), s.Close())
 		}
 	}
-	defer time.AfterFunc(unmapDelay, unmapProgram).Stop()
+	defer time.AfterFunc(unmapDelay, func() { trim.Program().Unmap() }).Stop()
 	return untilStopped(ctx, stop, func() error {
 		if l == nil {
 			err = s.ServeStdio(ctx, terminal.InterruptibleReader(stdin), terminal.InterruptibleWriter(stdout))

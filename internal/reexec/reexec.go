@@ -22,6 +22,8 @@ const (
 	Sandbox = "sandbox" // the last stage of a sandboxed start: package sandbox/stage
 	Probe   = "probe"   // tries something that a sandbox should prevent: package sandbox/probe
 	Files   = "files"   // serves file requests inside a sandbox: package files/confined/helper
+	Keeper  = "keeper"  // holds what must outlive a server: package keep
+	Worker  = "worker"  // the server below a keeper: the program itself, with its own arguments behind the name
 	Sweeper = "sweeper" // removes placeholders that other users' sandboxes still need: package sandbox/placeholder
 )
 
@@ -52,7 +54,16 @@ func init() {
 	}
 }
 
-// exists reports whether a system has the helper. All helpers are parts of the sandbox, which only Linux has.
+// exists reports whether a system has the helper. All helpers are parts of the sandbox or of the keeper, which only
+// Linux has.
 func exists(name, system string) bool {
-	return system == "linux" && slices.Contains([]string{Sandbox, Probe, Files, Sweeper}, name)
+	return system == "linux" && slices.Contains([]string{Sandbox, Probe, Files, Sweeper, Keeper, Worker}, name)
+}
+
+// WorkerArguments returns the arguments of a program that was started as a worker, and whether it was.
+func WorkerArguments(args []string) (own []string, worker bool) {
+	if len(args) > 2 && args[1] == Command && args[2] == Worker {
+		return args[3:], true
+	}
+	return nil, false
 }

@@ -1,4 +1,4 @@
-package main
+package trim
 
 import (
 	"bytes"
@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// After unmapProgram fewer pages of the program count as memory of the process, and the program still runs.
+// After Unmap fewer pages of the program count as memory of the process, and the program still runs.
 func TestUnmapProgram(t *testing.T) {
 	before := fileMemory(t)
-	unmapProgram()
+	Program().Unmap()
 	if after := fileMemory(t); after >= before {
-		t.Errorf("%d KiB of files are mapped after unmapProgram, %d before", after, before)
+		t.Errorf("%d KiB of files are mapped after Unmap, %d before", after, before)
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package trim
 
 import (
 	"os"
@@ -8,18 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmapProgram takes the pages of this program's file out of the memory of this process.
-// Pages that are used again come back from the page cache of the kernel. Parts of the
-// program in which a debugger or a tracer has set breakpoints are left alone: their pages
-// are copies that would be lost.
-func unmapProgram() {
+// Pages are the parts of this process's memory that have the pages of its program's file.
+type Pages []part
+
+type part struct{ from, size uintptr }
+
+// Program finds the pages of this program. Parts of the program in which a debugger or a tracer has set breakpoints are
+// left out: their pages are copies that would be lost.
+func Program() (pages Pages) {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
-		return
+		return nil
 	}
 	mappings, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
-		return
+		return nil
 	}
 	var from, to uint64 // of the mapping that the lines describe; none if to is 0
 	for line := range strings.Lines(string(mappings)) {
@@ -33,7 +36,16 @@ func unmapProgram() {
 				to, _ = strconv.ParseUint(end, 16, 64)
 			}
 		case to > 0 && len(fields) > 1 && fields[0] == "Anonymous:" && fields[1] == "0":
-			unix.Syscall(unix.SYS_MADVISE, uintptr(from), uintptr(to-from), unix.MADV_DONTNEED)
+			pages = append(pages, part{uintptr(from), uintptr(to - from)})
 		}
+	}
+	return pages
+}
+
+// Unmap takes the pages out of the memory of this process. Pages that are used again come back from the page cache of the
+// kernel. It allocates nothing.
+func (p Pages) Unmap() {
+	for _, part := range p {
+		unix.Syscall(unix.SYS_MADVISE, part.from, part.size, unix.MADV_DONTNEED)
 	}
 }

@@ -1,0 +1,88 @@
+//go:build amd64 || arm64
+
+package keep
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Become makes this process a keeper, which starts a worker. It returns only if that is not possible; then nothing has
+// changed. The process must have no children, and signals that it has caught are lost: call it before signal.Notify.
+func Become(c Config) error {
+	k := newKeeper()
+	name, err := os.Executable()
+	if err == nil {
+		err = k.prepareFirst(c)
+	}
+	state := -1
+	if err == nil {
+		state, err = k.save()
+	}
+	if err == nil {
+		err = execute(k.program, state, name, c.Args)
+	}
+	for _, fd := range []int{state, k.program, k.notice} {
+		closed(fd)
+	}
+	for i := range k.first {
+		k.free(int32(i) + Shared)
+	}
+	return fmt.Errorf("become the keeper: %w", err)
+}
+
+// prepareFirst fills the state with which the keeper begins. All its descriptors are copies that survive execve.
+func (k *keeper) prepareFirst(c Config) (err error) {
+	k.limit, k.beat = len(c.Held), int(c.Beat)
+	k.json, k.hasty, k.hangup = number(c.LogJSON), number(c.Hasty), number(!c.IgnoreHangup && hasTerminal())
+	k.files = inheritedFileLimit()
+	if k.program, err = unix.Open("/proc/self/exe", unix.O_PATH, 0); err != nil {
+		return fmt.Errorf("open this program: %w", err)
+	}
+	if c.Notice != nil {
+		if k.notice, err = copyOf(int(c.Notice.Fd())); err != nil {
+			return fmt.Errorf("pass on the file for notices: %w", err)
+		}
+	}
+	for _, h := range c.Held {
+		fd, err := copyOf(h.FD)
+		if err != nil {
+			return fmt.Errorf("pass on descriptor %d of slot %d: %w", h.Which, h.Slot, err)
+		}
+		if !k.hold(h.Slot, h.Which, fd) {
+			unix.Close(fd)
+			return fmt.Errorf("slot %d is not possible", h.Slot)
+		}
+	}
+	return nil
+}
+
+func number(flag bool) int {
+	if flag {
+		return 1
+	}
+	return 0
+}
+
+// hasTerminal reports whether this process has a controlling terminal.
+func hasTerminal() bool {
+	fd, err := unix.Open("/dev/tty", unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	return err == nil && closed(fd) < 0
+}
+
+// copyOf returns a copy of a descriptor that survives execve.
+func copyOf(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD, firstPassed) }
+
+// inheritedFileLimit returns the soft limit of descriptors that this process inherited. The Go runtime raises the limit
+// of its process, keeps the old one to itself, and restores it in programs that it executes; so an execve that fails
+// shows it.
+func inheritedFileLimit() int {
+	defer raiseFileLimit()
+	syscall.Exec("", []string{""}, nil)
+	var files unix.Rlimit
+	unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
+	return int(files.Cur)
+}

@@ -1,0 +1,81 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// ErrFull means that the keeper cannot hold more descriptors.
+var ErrFull = errors.New("limit of descriptors reached")
+
+// Shared is the slot of the descriptors that belong to the server and not to a command: listeners, state, locks. A spare
+// is given only these until it takes over.
+const Shared = -1
+
+// A Held is a descriptor that the keeper holds for the worker. The keeper knows nothing about it but its slot and the
+// number that the worker has chosen.
+type Held struct {
+	Slot  int32 // Shared, or a number of the worker's choice from 0 to 2^20-1
+	Which int32 // a number of the worker's choice
+	FD    int
+}
+
+// Config says how [Become] begins.
+type Config struct {
+	Args []string // of the worker, after the program's name
+	Held []Held   // descriptors; the keeper gets copies
+
+	// Beat is how long a worker may go without [Worker.Beat] before the keeper replaces it; 0: it need not beat.
+	Beat time.Duration
+
+	// Notice is a file for the last error of the keeper, as a line of the log. It is empty while all is well: a program that
+	// gets no answer from the server can show it. May be nil.
+	Notice *os.File
+
+	// Hasty lets a worker that has died be replaced at once, however often that happens. It is for tests that kill workers.
+	Hasty bool
+
+	LogJSON      bool // the keeper's log on standard error is JSON, otherwise text
+	IgnoreHangup bool // SIGHUP does not end a server that has a terminal, as with nohup. Without a terminal it never does
+}
+
+// An Order is what a worker is told when it should serve.
+type Order struct {
+	Number    int           // of the worker: 1 for the first
+	Deaths    int           // how many workers in a row have died before they had served for 10 s
+	Limit     int           // how many descriptors the keeper can hold
+	Beat      time.Duration // see Config
+	Probation time.Duration // for how long the previous program, of another version, may have to take over again; 0: no upgrade
+	Cause     Cause         // why the worker before this one was replaced
+	Detail    int           // of the Cause
+}
+
+// Events are called by the goroutine that reads the keeper's messages. They must not wait. All must be set.
+type Events struct {
+	Ended  func(pids []int)           // children of the keeper that have ended; Reap those that are not commands
+	Missed func(slot, which int32)    // the system had no room for this descriptor, the keeper does not hold it
+	Drain  func(within time.Duration) // another worker takes over; this one is killed after this time
+	Lost   func(error)                // the keeper is gone: end everything
+}
+
+// An Exit says how a child of the keeper has ended.
+type Exit struct {
+	Child  bool // it is, or was until it is reaped, a child of the keeper
+	Ended  bool
+	Status int // as in a shell: exit code, or 128 and the number of the signal
+}
+
+// A RefusedError says why the keeper did not replace the worker or itself.
+type RefusedError struct {
+	Cause  Cause
+	Detail int
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("the new program was not accepted: %v (%d)", e.Cause, e.Detail)
+}
+
+// lasting is called behind each effect of a worker that outlives it. Tests end the worker there.
+var lasting = func() {}

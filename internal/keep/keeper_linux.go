@@ -1,0 +1,339 @@
+//go:build amd64 || arm64
+
+package keep
+
+import (
+	"math"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/trim"
+)
+
+const (
+	// lazyTime is how long messages may wait after the keeper has looked at the queue. So a busy worker wakes the keeper at
+	// most 200 times per second. The queue has room for some 270 messages.
+	lazyTime = int(5 * time.Millisecond)
+	// turn is how many messages the keeper takes before it looks at signals and timers again.
+	turn = 256
+)
+
+// The timers of a keeper, besides the deadlines of its peers.
+const (
+	dueLook      = iota // look at the queue of the worker
+	dueRest             // the worker has served for serviceTime
+	dueStart            // start a worker; the timers before this one end with the worker
+	dueProbation        // an upgrade is complete
+	dueEnded            // look for children that have ended
+	timers
+)
+
+// A keeper is the state of the keeper's process. fields lists the part of it that is carried over when the keeper is
+// replaced in place.
+type keeper struct {
+	table                     // the descriptors that it holds
+	worker, spare, check peer // its children
+
+	program   int // descriptor of the worker's program
+	previous  int // of the program before an upgrade, until that is complete; otherwise -1
+	candidate int // of the spare's program; otherwise -1
+	notice    int // of a file for the last error; -1: none
+	bell      int // an eventfd: the worker asks the keeper to look at its queue now
+	signals   int // a pipe in which signals arrive as bytes
+	signalled int // its other end
+	json      int // 1: the log is JSON
+	hasty     int // 1: there are no pauses between workers
+	files     int // the soft limit of descriptors, for children
+	beat      int // a worker without a beat for this time is frozen; 0: it need not beat
+	hangup    int // 1: SIGHUP ends the server
+
+	number   int // of workers that were started
+	deaths   int // in a row, without serviceTime between them
+	served   int // 1: a worker has been ready
+	cause    int // why the last worker was replaced: a Cause, with its detail
+	detail   int
+	bye      int // 1: the worker ends the server
+	stopping int // 1: a signal ends the server
+	adopted  int // how many children there were when the last worker died; later ones are orphans
+	endedAt  int // time of the last search for children that have ended
+	due      [timers]int
+
+	now     int // when wait returned
+	status  int // exit status; -1: the keeper runs
+	command command
+	caught  chan os.Signal
+	pages   trim.Pages                  // of the program; nil: not yet known
+	poll    [2 + 2*maxPeers]unix.PollFd // bell, signals; then end and socket of each peer
+	in, out packet
+	text    [4096]byte // for reading
+	line    [512]byte  // the last one of the log
+	said    int        // its length
+}
+
+// A peer is a child of the keeper: the worker, a spare, or the check of a state.
+type peer struct {
+	pid      int // 0: none, as in noPeer
+	pidfd    int
+	socket   int // -1: none
+	given    int // entries of the table that it was given; -1: it has got all it should
+	ready    int // 1: it is
+	deadline int // when it is killed; 0: never
+	charge   int // the Cause for which it is killed then
+	killed   int // the Cause for which it was killed
+}
+
+const maxPeers = 3
+
+// noPeer has no descriptors; 0 would be standard input.
+var noPeer = peer{pidfd: -1, socket: -1, given: -1}
+
+func (k *keeper) peers() [maxPeers]*peer { return [...]*peer{&k.worker, &k.spare, &k.check} }
+
+// run keeps until the server ends, and returns the exit status.
+func (k *keeper) run() int {
+	for k.status < 0 {
+		k.wait()
+		k.step()
+	}
+	return k.status
+}
+
+// wait waits for an event or a timer.
+func (k *keeper) wait() {
+	next := math.MaxInt
+	for _, at := range k.due {
+		if at != 0 {
+			next = min(next, at)
+		}
+	}
+	k.poll[0] = unix.PollFd{Fd: int32(k.bell), Events: unix.POLLIN}
+	k.poll[1] = unix.PollFd{Fd: int32(k.signals), Events: unix.POLLIN}
+	for i, p := range k.peers() {
+		if p.deadline != 0 {
+			next = min(next, p.deadline)
+		}
+		end, socket := unix.PollFd{Fd: int32(p.pidfd), Events: unix.POLLIN}, unix.PollFd{Fd: int32(p.socket)}
+		if p != &k.worker || k.due[dueLook] == 0 {
+			socket.Events |= unix.POLLIN
+		}
+		if p.given >= 0 {
+			socket.Events |= unix.POLLOUT
+		}
+		if socket.Events == 0 {
+			socket.Fd = -1 // not even its end, which the pidfd tells
+		}
+		k.poll[2+2*i], k.poll[3+2*i] = end, socket
+	}
+	timeout := unix.NsecToTimespec(int64(max(0, next-now())))
+	if n, _ := unix.Ppoll(k.poll[:], &timeout, nil); n <= 0 {
+		clear(k.poll[:])
+	}
+	k.now = now()
+}
+
+// step handles what wait has found.
+func (k *keeper) step() {
+	if k.poll[1].Revents != 0 {
+		k.takeSignals()
+	}
+	if k.poll[0].Revents != 0 {
+		unix.Read(k.bell, k.text[:8])
+	}
+	if k.poll[0].Revents != 0 || k.poll[3].Revents != 0 {
+		k.look()
+	}
+	for i, p := range k.peers() {
+		if k.poll[3+2*i].Revents != 0 && p != &k.worker {
+			k.take(p, turn)
+		}
+		if k.poll[2+2*i].Revents != 0 && p.pid != 0 {
+			k.ended(p)
+		}
+		if p.deadline != 0 && p.deadline <= k.now {
+			k.overdue(p)
+		}
+		k.give(p)
+	}
+	for timer, at := range k.due {
+		if at != 0 && at <= k.now && k.status < 0 {
+			k.due[timer] = 0
+			k.expired(timer)
+		}
+	}
+}
+
+func (k *keeper) ended(p *peer) {
+	switch p {
+	case &k.worker:
+		k.workerEnded()
+	case &k.spare:
+		k.spareEnded()
+	case &k.check:
+		k.checkEnded()
+	}
+}
+
+func (k *keeper) expired(timer int) {
+	switch timer {
+	case dueLook:
+		k.look()
+	case dueRest:
+		k.rest()
+	case dueStart:
+		k.startWorker()
+	case dueProbation:
+		k.previous = closed(k.previous)
+		k.renew()
+	case dueEnded:
+		k.reportEnded()
+	}
+}
+
+// look takes the messages of the worker. If there were some, it looks again after lazyTime, and does not wait for the next
+// message before that.
+func (k *keeper) look() {
+	k.due[dueLook] = 0
+	if taken := k.take(&k.worker, turn); taken > 0 && taken < turn {
+		k.due[dueLook] = k.now + lazyTime
+	}
+}
+
+// take handles up to limit messages of a peer.
+func (k *keeper) take(p *peer, limit int) (taken int) {
+	for p.socket >= 0 && taken < limit {
+		kind, words, fds, err := k.in.receive(p.socket, 0)
+		switch {
+		case err == unix.EAGAIN:
+			return taken
+		case err == unix.EINTR || err == unix.ECONNRESET:
+			// A peer that dies with unread messages causes ECONNRESET. Its own messages are still in the queue.
+		case err != nil || kind == 0:
+			p.socket = closed(p.socket)
+			k.kill(p, Died) // a peer closes its socket by ending
+		default:
+			k.handle(p, kind, words, fds)
+			taken++
+		}
+	}
+	return taken
+}
+
+// handle carries out a message. Messages and fields that this version does not know are ignored.
+func (k *keeper) handle(p *peer, kind kind, words, fds int) {
+	fields := k.in.words[1 : 1+words]
+	active := p == &k.worker
+	switch {
+	case kind == msgHold && active && words%2 == 0:
+		k.holdAll(words/2, fds)
+		return
+	case kind == msgUpgrade && active && fds == 1:
+		k.upgrade(int(k.in.fds[0]))
+		return
+	}
+	for _, fd := range k.in.fds[:fds] {
+		unix.Close(int(fd))
+	}
+	if !kind.wellFormed("worker", words, fds) || !active && kind != msgReady {
+		return
+	}
+	switch kind {
+	case msgDrop:
+		k.drop(fields[0], fields[1])
+	case msgFree:
+		k.free(fields[0])
+	case msgStatus:
+		state, code := exitOf(unix.P_PID, int(fields[0]), unix.WNOWAIT)
+		k.tell(p, msgExit, int(fields[0]), int(fields[1]), state, code)
+	case msgReap:
+		exitOf(unix.P_PID, int(fields[0]), 0)
+	case msgReady:
+		k.isReady(p)
+	case msgBeat:
+		if Cause(p.charge) == Frozen {
+			k.allow(p, k.beat, Frozen)
+		}
+	case msgBye:
+		k.bye = 1
+	case msgRenew:
+		k.renew()
+	}
+}
+
+// holdAll holds the descriptors of the last message. There are fewer descriptors than pairs if the system had no room for
+// them.
+func (k *keeper) holdAll(pairs, fds int) {
+	for i := range max(pairs, fds) {
+		slot, which := int32(maxSlot), int32(0) // not possible
+		if i < pairs {
+			slot, which = k.in.words[1+2*i], k.in.words[2+2*i]
+		}
+		if i < fds && k.hold(slot, which, int(k.in.fds[i])) {
+			continue
+		}
+		if i < fds {
+			unix.Close(int(k.in.fds[i]))
+		}
+		k.say("there is no room for a descriptor of a command: it would not survive the worker", "slot", int(slot))
+		k.tell(&k.worker, msgMissed, int(slot), int(which))
+	}
+}
+
+// give hands descriptors over: to a worker all that the keeper holds, and to a spare those of the server. If the socket is
+// full, it goes on later.
+func (k *keeper) give(p *peer) {
+	for p.given >= 0 {
+		at, n := p.given, 0
+		for ; at < len(k.entries) && n < maxDescriptors; at++ {
+			e := &k.entries[at]
+			if e.fd >= 0 && (p == &k.worker || e.slot == Shared) {
+				k.out.words[1+2*n], k.out.words[2+2*n], k.out.fds[n] = e.slot, e.which, e.fd
+				n++
+			}
+		}
+		var sent bool
+		switch {
+		case n > 0:
+			sent = k.out.send(p.socket, msgGive, 2*n, n) == nil
+		case p == &k.worker:
+			at = -1
+			sent = k.tell(p, msgServe, protocol, k.number, k.deaths, k.limit, k.beat/1e6, k.probationLeft(), k.cause, k.detail)
+		default:
+			at = -1
+			sent = k.tell(p, msgProve, protocol)
+		}
+		if !sent {
+			return
+		}
+		p.given = at
+	}
+}
+
+// tell sends a message to a peer, if there is one. It returns false if the queue is full. A worker that reads its messages
+// never has a full queue, because it limits its questions.
+func (k *keeper) tell(p *peer, kind kind, fields ...int) bool {
+	for i, field := range fields {
+		k.out.words[1+i] = int32(field)
+	}
+	return k.out.send(p.socket, kind, len(fields), 0) == nil
+}
+
+// allow sets the time after which a peer is killed, and the cause.
+func (k *keeper) allow(p *peer, time int, why Cause) { p.deadline, p.charge = k.now+time, int(why) }
+
+// kill kills a peer; its end is noticed later.
+func (k *keeper) kill(p *peer, why Cause) {
+	if p.pid != 0 && p.killed == 0 {
+		p.killed = int(why)
+		unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0)
+	}
+}
+
+// closed closes a descriptor and returns -1.
+func closed(fd int) int {
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+	return -1
+}

@@ -1,0 +1,89 @@
+//go:build linux && (amd64 || arm64)
+
+package keep
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/reexec"
+)
+
+// firstVariable makes the test program the first stage of a server, with these settings.
+const firstVariable = "KEEP_TEST_FIRST"
+
+// A firstStage is what the first stage opens and passes on, as `tether serve` does.
+type firstStage struct {
+	Dir    string // has the socket and the notice
+	Mode   string // of the worker
+	Beat   time.Duration
+	Notice bool
+	JSON   bool
+	Hasty  bool
+	Files  uint64 // hard limit of descriptors; 0: unchanged
+}
+
+// The descriptors of slot Shared.
+const (
+	whichListener = 1
+	whichLedger   = 2
+)
+
+func TestMain(m *testing.M) {
+	if args, ok := reexec.WorkerArguments(os.Args); ok {
+		os.Exit(testWorker(args))
+	}
+	if settings := os.Getenv(firstVariable); settings != "" {
+		fmt.Fprintln(os.Stderr, runFirstStage(settings))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func runFirstStage(settings string) error {
+	var s firstStage
+	if err := json.Unmarshal([]byte(settings), &s); err != nil {
+		return err
+	}
+	os.Unsetenv(firstVariable)
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return err
+	}
+	if s.Files != 0 {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: s.Files, Max: s.Files}); err != nil {
+			return err
+		}
+	}
+	l, err := net.Listen("unix", filepath.Join(s.Dir, "socket"))
+	if err != nil {
+		return err
+	}
+	listener, err := l.(*net.UnixListener).File()
+	if err != nil {
+		return err
+	}
+	ledger := os.NewFile(3, "ledger")
+	c := Config{
+		Args: []string{s.Mode, s.Dir}, Beat: s.Beat, LogJSON: s.JSON, Hasty: s.Hasty,
+		Held: []Held{{Shared, whichListener, int(listener.Fd())}, {Shared, whichLedger, int(ledger.Fd())}},
+	}
+	if s.Notice {
+		if c.Notice, err = os.Create(filepath.Join(s.Dir, "notice")); err != nil {
+			return err
+		}
+	}
+	if err := Probe(); err != nil {
+		return err
+	}
+	fmt.Println("listening")
+	return Become(c)
+}
