@@ -28,7 +28,7 @@
 // behind each of them.
 //
 // Where a change belongs: layout.go has the format, which Version numbers; word.go the
-// stores; slot.go and block.go what is handed out and taken back; journal.go the journal;
+// stores; slot.go and block.go what is handed out and taken back; input.go the input of processes; journal.go the journal;
 // recover.go what Open finds; memory_*.go system calls. What the words of a slot mean is
 // decided by the packages that store them: outlog for the log, proc for the process.
 package arena

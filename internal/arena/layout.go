@@ -90,15 +90,15 @@ func roundUp(n int64) int64 { return (n + page - 1) / page * page }
 // SlotWords is the content of a slot. State is 0 while the slot is free.
 type SlotWords struct {
 	// The process, for the packages that start and end it.
-	State    Word   // SlotFree, SlotTaken, or a larger number of the package that uses the slot
-	Serial   Word   // tells this use of the slot from all others
-	Pid      Word32 // written by the kernel at the clone
-	Errno    Word32 // written by a child that could not execute its program
-	Executed Word
-	Exited   Word // 1: ExitCode is valid
-	ExitCode Word
-	Ending   Word // when a terminated process has to be killed, in unix nanoseconds
-	Process  Word // free for the package that starts processes
+	State     Word   // SlotFree, SlotTaken, or a larger number of the package that uses the slot
+	Serial    Word   // tells this use of the slot from all others
+	Pid       Word32 // written by the kernel at the clone
+	_         Word32
+	Failure   Word // written by a child that could not execute its program
+	Exited    Word // 1: ExitCode is valid
+	ExitCode  Word
+	Ending    Word // 1: the process is being terminated
+	StartedAt Word // unix nanoseconds
 
 	// The log (package outlog). The first eight are one cache line.
 	Off       Word // position in the file where the next output goes; written by the kernel; 0: no block yet
@@ -117,12 +117,18 @@ type SlotWords struct {
 	small     Word // how many there are
 	smallRecs [smallRecords]Record
 
-	// Input: reserved.
+	// Input (package proc), see input.go.
 	InputPos    Word    // position of the reader; written by the kernel
 	InputIndex  Word    // which of the pairs below counts
 	InputEnd    [2]Word // end of the accepted input
 	InputWrites [2]Word // ordinal of the last accepted write
 	InputClose  Word    // 1: the input ends behind InputEnd
+
+	// More about the process.
+	Cgroup    Word // number of its cgroup; 0: none
+	CgroupCPU Word // nanoseconds of CPU time that were used in the cgroup before
+	Leader    Word // pid of the command, if Pid is that of a launcher; 0: unknown
+	Launcher  Word // 0: Pid is that of the command; 1: of a launcher; 2: of one that stays
 
 	_ [slotSpare]byte
 }
@@ -131,7 +137,7 @@ type SlotWords struct {
 const smallRecords = 2
 
 // slotSpare fills a slot up.
-const slotSpare = SlotSize - 8*8 - 11*8 - 8 - smallRecords*int(unsafe.Sizeof(Record{})) - 7*8
+const slotSpare = SlotSize - 8*8 - 11*8 - 8 - smallRecords*int(unsafe.Sizeof(Record{})) - 7*8 - 4*8
 
 var _ [SlotSize]byte = [unsafe.Sizeof(SlotWords{})]byte{}
 

@@ -106,3 +106,14 @@ func (a *Arena) write(p []byte, offset int64) error {
 	}
 	return nil
 }
+
+// sendfile moves up to n bytes from the position in the word pos to a descriptor. The kernel moves
+// the position forward in the same system call.
+func (a *Arena) sendfile(fd int, pos *Word, n int) (int, error) {
+	for {
+		moved, err := unix.Sendfile(fd, a.fd, pos.Offset(), n)
+		if err != unix.EINTR {
+			return max(moved, 0), err
+		}
+	}
+}
