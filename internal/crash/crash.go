@@ -11,10 +11,13 @@
 //	TETHER_CRASH=17                    behind the 17th effect of the process
 //	TETHER_CRASH=outlog.splice:3       behind the third effect of that point
 //	TETHER_CRASH=outlog.splice:3,panic the same, by a panic
+//	TETHER_CRASH=~300                  behind an effect that is chosen at random among the first 300
 //
 // The ways to die are kill (SIGKILL, which is the default), panic (deferred calls run, and
 // other goroutines go on for a moment) and segv (an invalid address: the runtime ends the
 // process without deferred calls).
+//
+// In a server with a keeper only workers die. With TETHER_CRASH_WORKER=1 only the first of them does.
 //
 // Without the variable, a point costs the test of one pointer.
 //
@@ -23,6 +26,7 @@ package crash
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -59,8 +63,19 @@ func (p *Point) Passed() {
 	}
 }
 
-// chosen is where this process dies; nil: nowhere. It does not change after the
-// initialisation.
+// WorkerVariable is the name of the environment variable with the number of the only worker that dies.
+const WorkerVariable = "TETHER_CRASH_WORKER"
+
+// Worker is called by the processes of a server with a keeper, before their first effect: with the number of
+// the worker, from 1, or with 0 by a process that becomes the keeper.
+func Worker(number int) {
+	only, ok := os.LookupEnv(WorkerVariable)
+	if number == 0 || ok && only != strconv.Itoa(number) {
+		chosen = nil
+	}
+}
+
+// chosen is where this process dies; nil: nowhere. Only Worker changes it.
 var chosen = func() *plan {
 	text, ok := os.LookupEnv(Variable)
 	if !ok || text == "" {
@@ -109,11 +124,14 @@ func parse(text string) (*plan, error) {
 	if i := strings.LastIndexByte(text, ':'); i >= 0 {
 		p.point, number = text[:i], text[i+1:]
 	}
+	number, random := strings.CutPrefix(number, "~")
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 1 {
 		return nil, fmt.Errorf("%q is not a positive number", number)
 	}
-	p.n = n
+	if p.n = n; random {
+		p.n = 1 + rand.Int64N(n)
+	}
 	return p, nil
 }
 
