@@ -128,6 +128,7 @@ type Listener struct {
 	// SocketPath is the absolute path of the socket file, or "".
 	SocketPath string
 
+	socket        net.Listener   // the listening socket itself
 	auth          *Authenticator // nil: every client may connect
 	anyNamespace  bool           // see Config
 	namespaceHint string         // see Config
@@ -141,7 +142,50 @@ func (l *Listener) Close() error { return l.close() }
 // Open starts to listen at cfg.URL. It refuses an endpoint that other machines can
 // reach without authentication.
 func Open(ctx context.Context, cfg Config) (*Listener, error) {
-	endpoint, err := cfg.endpoint()
+	return cfg.open(func(endpoint Endpoint) (net.Listener, error) {
+		if endpoint.Transport == UnixSocket {
+			return openSocket(ctx, endpoint)
+		}
+		return At(ctx, endpoint.Addr)
+	})
+}
+
+// Inherit is Open with a socket that another program has opened with the same Config ([Listener.File]). The
+// file is closed.
+func Inherit(cfg Config, socket *os.File) (*Listener, error) {
+	return cfg.open(func(Endpoint) (net.Listener, error) {
+		defer socket.Close()
+		inner, err := net.FileListener(socket)
+		if tcp, ok := inner.(*net.TCPListener); ok {
+			return keptAlive{tcp}, nil
+		}
+		return inner, err
+	})
+}
+
+// keptAlive sets what the connections of an inherited socket lack.
+type keptAlive struct{ *net.TCPListener }
+
+func (l keptAlive) Accept() (net.Conn, error) {
+	conn, err := l.AcceptTCP()
+	if err != nil {
+		return nil, err
+	}
+	return conn, conn.SetKeepAliveConfig(keepAlive)
+}
+
+// File returns a copy of the listening socket, for [Inherit].
+func (l *Listener) File() (*os.File, error) {
+	socket, ok := l.socket.(interface{ File() (*os.File, error) })
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return socket.File()
+}
+
+// open makes a listener of the socket that is returned by listen.
+func (c Config) open(listen func(Endpoint) (net.Listener, error)) (*Listener, error) {
+	endpoint, err := c.endpoint()
 	if err != nil {
 		return nil, err
 	}
@@ -150,40 +194,37 @@ func Open(ctx context.Context, cfg Config) (*Listener, error) {
 	}
 	var tlsConfig *tls.Config
 	if endpoint.TLS {
-		if tlsConfig, err = cfg.TLS.load(); err != nil {
+		if tlsConfig, err = c.TLS.load(); err != nil {
 			return nil, err
 		}
 	}
-	auth, err := newAuthenticator(cfg.Auth)
+	auth, err := newAuthenticator(c.Auth)
 	if err != nil {
 		return nil, err
 	}
-	var l *Listener
-	if endpoint.Transport == UnixSocket {
-		l, err = openSocket(ctx, endpoint)
-	} else {
-		l, err = openTCP(ctx, endpoint, tlsConfig)
-	}
-	if err != nil {
-		return nil, err
-	}
-	l.auth, l.anyNamespace, l.namespaceHint = auth, cfg.AnyNamespace, cfg.NamespaceHint
-	return l, nil
-}
-
-func openTCP(ctx context.Context, endpoint Endpoint, tlsConfig *tls.Config) (*Listener, error) {
-	inner, err := At(ctx, endpoint.Addr)
+	inner, err := listen(endpoint)
 	if err != nil {
 		return nil, listenError(endpoint, err)
 	}
-	if addr, ok := inner.Addr().(*net.TCPAddr); ok {
+	l := &Listener{socket: inner, auth: auth, anyNamespace: c.AnyNamespace, namespaceHint: c.NamespaceHint}
+	if endpoint.Transport == UnixSocket {
+		if err := l.useSocket(endpoint); err != nil {
+			return nil, err
+		}
+		return l, nil
+	}
+	l.useTCP(endpoint, tlsConfig)
+	return l, nil
+}
+
+func (l *Listener) useTCP(endpoint Endpoint, tlsConfig *tls.Config) {
+	if addr, ok := l.socket.Addr().(*net.TCPAddr); ok {
 		endpoint.Addr = netip.AddrPortFrom(endpoint.Addr.Addr(), uint16(addr.Port))
 	}
-	l := &Listener{Listener: inner, URL: endpoint.URL(), close: sync.OnceValue(inner.Close)}
+	l.Listener, l.URL, l.close = l.socket, endpoint.URL(), sync.OnceValue(l.socket.Close)
 	if tlsConfig != nil {
-		l.Listener = tls.NewListener(inner, tlsConfig)
+		l.Listener = tls.NewListener(l.socket, tlsConfig)
 	}
-	return l, nil
 }
 
 // At listens at an address, and at no address of the other family.
@@ -199,18 +240,18 @@ func At(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 
 // openSocket creates a socket file that only this user can connect to, from the
 // moment it exists.
-func openSocket(ctx context.Context, endpoint Endpoint) (*Listener, error) {
+func openSocket(ctx context.Context, endpoint Endpoint) (net.Listener, error) {
 	path, err := filepath.Abs(endpoint.Path)
 	if err != nil {
-		return nil, listenError(endpoint, err)
+		return nil, err
 	}
 	unlock, err := lockDir(ctx, filepath.Dir(path))
 	if err != nil {
-		return nil, listenError(endpoint, err)
+		return nil, err
 	}
 	defer unlock()
 	if err := removeStale(ctx, path); err != nil {
-		return nil, listenError(endpoint, err)
+		return nil, err
 	}
 	// The path is used as given, because it may be shorter than the absolute one,
 	// and its length is limited. A leading "@" would make it an abstract name,
@@ -219,22 +260,31 @@ func openSocket(ctx context.Context, endpoint Endpoint) (*Listener, error) {
 	if strings.HasPrefix(name, "@") {
 		name = "./" + name
 	}
-	inner, err := listenPrivate(ctx, name)
-	if err != nil {
-		return nil, listenError(endpoint, err)
+	return listenPrivate(ctx, name)
+}
+
+// useSocket makes l a listener on a socket file, which its Close removes.
+func (l *Listener) useSocket(endpoint Endpoint) error {
+	if socket, ok := l.socket.(*net.UnixListener); ok {
+		socket.SetUnlinkOnClose(false) // it would also remove the file of a successor
 	}
-	inner.SetUnlinkOnClose(false) // it would also remove the file of a successor
-	ours, err := os.Lstat(path)
-	if err != nil {
-		inner.Close()
-		return nil, listenError(endpoint, err)
+	path, err := filepath.Abs(endpoint.Path)
+	var ours os.FileInfo
+	if err == nil {
+		ours, err = os.Lstat(path)
 	}
-	return &Listener{Listener: inner, URL: endpoint.URL(), SocketPath: path, close: sync.OnceValue(func() error {
+	if err != nil {
+		l.socket.Close()
+		return listenError(endpoint, err)
+	}
+	l.Listener, l.URL, l.SocketPath = l.socket, endpoint.URL(), path
+	l.close = sync.OnceValue(func() error {
 		if now, err := os.Lstat(path); err == nil && os.SameFile(ours, now) {
 			os.Remove(path) // best effort: the next server replaces a stale file
 		}
-		return inner.Close()
-	})}, nil
+		return l.socket.Close()
+	})
+	return nil
 }
 
 // removeStale removes the socket file of a server that has ended. A file between

@@ -57,6 +57,13 @@ func Open(parent string) (*Dir, error) {
 	return &Dir{parent, path, lock}, nil
 }
 
+// Lock is the file whose lock tells other servers that this one runs. A copy of the descriptor keeps
+// the lock when this program has ended.
+func (d *Dir) Lock() *os.File { return d.lock }
+
+// Adopt returns a directory that an earlier program has opened. lock is a copy of its Lock.
+func Adopt(shared, own string, lock *os.File) *Dir { return &Dir{shared, own, lock} }
+
 // Sweep removes the directories of servers of this user that have ended: their lock is
 // free.
 func (d *Dir) Sweep(log *slog.Logger) {
