@@ -52,15 +52,18 @@ type cgroups struct {
 
 // A freeCgroup is empty. Its CPU counter continues.
 type freeCgroup struct {
-	path string
-	used time.Duration // CPU time of the processes that were in it before
+	path   string
+	number int           // its name
+	used   time.Duration // CPU time of the processes that were in it before
 }
 
 // supervisors numbers the supervisors of this program.
 var supervisors atomic.Int64
 
 // openCgroups makes the parent cgroup, or says why that is not possible.
-func openCgroups() (*cgroups, error) {
+//
+// With a keeper the parent is the same for all programs of this keeper, and the keeper holds its lock.
+func openCgroups(keeper Keeper) (*cgroups, error) {
 	own, err := ownCgroup()
 	if err != nil {
 		return nil, err
@@ -68,10 +71,21 @@ func openCgroups() (*cgroups, error) {
 	sweepCgroups(own)
 	c := &cgroups{lock: -1, kills: make(chan struct{}, cgroupKills), awaits: make(chan struct{}, cgroupAwaits)}
 	name := fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), supervisors.Add(1))
+	if keeper != nil {
+		name = fmt.Sprintf("%s%d-0", cgroupPrefix, keeper.Pid())
+	}
 	c.parent = filepath.Join(own, name)
 	if err := c.makeParent(); err != nil {
 		return nil, err
 	}
+	if keeper == nil {
+		return c, nil
+	}
+	if err := keeper.Hold(0, Held{heldCgroups, c.lock}); err != nil {
+		unix.Close(c.lock)
+		return nil, err
+	}
+	c.findNext()
 	return c, nil
 }
 
@@ -215,7 +229,7 @@ func (c *cgroups) take() (*cgroup, int, error) {
 		}
 		fd, err := unix.Open(empty.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err == nil {
-			return &cgroup{owner: c, path: empty.path, before: empty.used}, fd, nil
+			return &cgroup{owner: c, path: empty.path, number: empty.number, before: empty.used}, fd, nil
 		}
 		if !kept { // a kept one may have been removed by another program
 			return nil, -1, fmt.Errorf("open %s: %w", empty.path, err)
@@ -242,7 +256,7 @@ func (c *cgroups) emptyPath() (_ freeCgroup, kept bool, err error) {
 	if err != nil {
 		return freeCgroup{}, false, fmt.Errorf("make %s: %w", path, err)
 	}
-	return freeCgroup{path: path}, false, nil
+	return freeCgroup{path: path, number: c.next}, false, nil
 }
 
 // put takes back an empty cgroup.
@@ -262,6 +276,7 @@ type cgroup struct {
 	owner  *cgroups
 	leader *child // the child that was started in it; nil: none
 	path   string
+	number int
 	before time.Duration // CPU time that was used in it by earlier processes
 	killed atomic.Bool   // killed by the kernel, which then also kills later members
 }
@@ -357,11 +372,14 @@ func (g *cgroup) release(tableView) bool {
 	if !g.empty() || g.leader != nil && !g.leader.reap() {
 		return false
 	}
+	if g.leader != nil {
+		g.leader.kept.noCgroup() // before another process can be in it
+	}
 	if g.killed.Load() {
 		removeCgroup(g.path)
 	} else {
 		used, _ := g.cpu()
-		g.owner.put(freeCgroup{g.path, used})
+		g.owner.put(freeCgroup{g.path, g.number, used})
 	}
 	return true
 }

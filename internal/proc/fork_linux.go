@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/fork"
 )
 
@@ -39,7 +40,9 @@ type forkRequest struct {
 	close   []int
 	ctty    bool // the terminal becomes the child's controlling terminal
 	mounts  Mounts
-	cgroup  int // -1: none
+	slot    *arena.Slot // where the start is recorded; nil: nowhere
+	sibling bool        // the child becomes a child of the keeper
+	cgroup  int         // -1: none
 	group   *cgroup
 	result  chan forked
 }
@@ -106,10 +109,16 @@ func (f *forker) close() {
 // free. If the request's own context ends first, a child that is still started is
 // killed.
 func (f *forker) fork(ctx context.Context, r *forkRequest) (forked, error) {
+	if r.slot != nil {
+		f.host.sup.hangs(r.slot) // until no child writes to it any more
+	}
 	select {
 	case f.requests <- r:
 	case <-ctx.Done():
 		r.giveUp()
+		if r.slot != nil {
+			f.host.sup.hangsNoMore(r.slot)
+		}
 		return forked{}, context.Cause(ctx)
 	}
 	select {
@@ -128,6 +137,9 @@ func (f *forker) thread() {
 		select {
 		case r := <-f.requests:
 			result := f.serve(starter, r)
+			if r.slot != nil {
+				f.host.sup.hangsNoMore(r.slot)
+			}
 			if result.err != nil {
 				r.giveUp()
 			}
@@ -163,7 +175,7 @@ func (f *forker) serve(starter *fork.Starter, r *forkRequest) forked {
 			f.host.log.Info("cannot start in a cgroup, using the process table", "err", err)
 		}
 	}
-	if result.err == nil {
+	if result.err == nil && !r.sibling {
 		f.host.own.add(result.pid)
 	}
 	return result
@@ -180,10 +192,16 @@ func (r *forkRequest) fork(starter *fork.Starter, cgroup int) forked {
 		Cgroup:     cgroup,
 		Namespaces: r.mounts.namespaces(),
 	}
-	if !r.ctty {
+	if r.slot != nil {
+		command.Note, command.Sibling = forkNote(r.slot), r.sibling
+	}
+	if !r.ctty && (r.slot == nil || r.sibling) {
 		command.DeathSignal = syscall.SIGTERM // without a terminal; a terminal sends SIGHUP by itself
 	}
 	child, err := starter.Start(command)
+	if r.slot != nil {
+		pointCloned.Passed()
+	}
 	if err != nil {
 		return forked{err: err}
 	}

@@ -24,7 +24,7 @@ const (
 
 type host struct{}
 
-func newHost(Config) *host { return &host{} }
+func newHost(*Supervisor) *host { return &host{} }
 
 func (h *host) close() {}
 
@@ -42,6 +42,7 @@ type child struct {
 	outputs []endpoint
 	tree    tree
 
+	kept     *kept    // always nil: there is no keeper here
 	launched Launched // always empty: launchers are not supported here
 }
 

@@ -25,7 +25,9 @@ const launchesAtOnce = 32
 
 // host is the Linux part of a supervisor.
 type host struct {
+	sup      *Supervisor
 	log      *slog.Logger
+	keeper   Keeper // nil: none
 	forks    *forker
 	cgroups  *cgroups  // nil: trees are found in the process table
 	reaper   *reaper   // nil: orphans are not adopted
@@ -34,17 +36,18 @@ type host struct {
 	launches slots.Slots
 }
 
-func newHost(cfg Config) *host {
-	h := &host{log: cfg.Log, own: newPidSet(), launches: slots.New(launchesAtOnce)}
+func newHost(s *Supervisor) *host {
+	cfg := s.config
+	h := &host{sup: s, log: cfg.Log, keeper: cfg.Keeper, own: newPidSet(), launches: slots.New(launchesAtOnce)}
 	if !cfg.NoCgroups {
-		groups, err := openCgroups()
+		groups, err := openCgroups(cfg.Keeper)
 		if err != nil {
 			h.log.Info("no cgroup for processes, using the process table", "err", err)
 		}
 		h.cgroups = groups
 	}
 	if cfg.Notes != "" {
-		h.notes = &notebook{path: cfg.Notes, log: h.log}
+		h.notes = &notebook{path: cfg.Notes, log: h.log, again: cfg.Keeper != nil}
 		if h.cgroups == nil { // now, so that no start has to wait for it
 			h.notes.open()
 		}
@@ -82,8 +85,10 @@ type child struct {
 
 	launched Launched // the processes that a launcher has started
 
-	own   *pidSet
-	pidfd *os.File // nil on systems without pidfds: there a wait holds a thread
+	kept    *kept    // nil: the child ends with this program
+	foreign bool     // it is a child of the keeper
+	own     *pidSet  // nil if it is
+	pidfd   *os.File // nil on systems without pidfds: there a wait holds a thread
 
 	reaping sync.Mutex
 	reaped  bool
@@ -102,7 +107,7 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		return nil, err
 	}
 	defer h.launches.Free()
-	c := &child{tty: spec.TTY, own: h.own}
+	c := &child{tty: spec.TTY, own: h.own, foreign: req.sibling}
 	defer func() {
 		if err != nil {
 			c.closeFiles()
@@ -113,6 +118,12 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		return nil, err
 	}
 	h.takeCgroup(req)
+	if spec.Slot != nil {
+		if err := h.record(c, req, spec); err != nil {
+			req.giveUp()
+			return nil, err
+		}
+	}
 	f, err := h.forks.fork(ctx, req)
 	if err != nil {
 		err = ExecError(err, req.program)
@@ -130,6 +141,7 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		c.tree = req.group
 	} else {
 		req.giveUp()
+		c.kept.noCgroup()
 		c.tree = newScanTree(c, h.notes)
 	}
 	if spec.Launcher != nil && spec.Launcher.Stays {
@@ -144,6 +156,7 @@ func newForkRequest(ctx context.Context, spec Spec) (*forkRequest, error) {
 	if l := spec.Launcher; l != nil {
 		req.program, req.argv, req.env, req.dir = l.Argv[0], l.Argv, l.Env, -1
 		req.mounts, req.ctty = l.Mounts, spec.TTY && !l.Stays
+		req.sibling = l.Stays && spec.Slot != nil // a sandbox ends with its parent
 		// The launcher must not continue after its environment was removed. So the
 		// start always waits for its child, if only to kill everything that it
 		// started.
@@ -342,6 +355,12 @@ func (c *child) wait() int {
 
 // awaitExit waits for the child itself.
 func (c *child) awaitExit() int {
+	if code, ok := c.kept.exitCode(); ok {
+		return code
+	}
+	if c.foreign {
+		return c.awaitForeign()
+	}
 	code := -1
 	if c.pidfd != nil {
 		conn, err := c.pidfd.SyscallConn()
@@ -366,6 +385,7 @@ func (c *child) awaitExit() int {
 // tree is released, because the tree may still be signalled.
 func (c *child) close() {
 	c.closeFiles()
+	c.kept.free()
 	if c.pidfd != nil {
 		c.pidfd.Close()
 	}
@@ -393,9 +413,21 @@ func (c *child) closeFiles() {
 func (c *child) reap() bool {
 	c.reaping.Lock()
 	defer c.reaping.Unlock()
-	if !c.reaped && reapPid(c.pid, unix.WNOHANG) {
+	switch {
+	case c.reaped:
+		return true
+	case c.foreign:
+		c.kept.released()
+		c.kept.keeper.Reap(c.pid)
 		c.reaped = true
-		c.own.remove(c.pid)
+	default:
+		c.kept.released()
+		if c.reaped = reapPid(c.pid, unix.WNOHANG); c.reaped {
+			c.own.remove(c.pid)
+		}
+	}
+	if c.kept != nil {
+		pointReaped.Passed()
 	}
 	return c.reaped
 }

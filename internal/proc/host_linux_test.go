@@ -166,7 +166,7 @@ func TestParentIsNotSwept(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	first, err := openCgroups()
+	first, err := openCgroups(nil)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -186,7 +186,7 @@ func TestParentIsNotSwept(t *testing.T) {
 		})
 	}
 	for range 300 {
-		c, err := openCgroups()
+		c, err := openCgroups(nil)
 		if err != nil {
 			t.Error(err)
 			break

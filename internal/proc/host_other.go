@@ -14,8 +14,8 @@ import (
 
 type host struct{}
 
-func newHost(Config) *host { return &host{} }
-func (h *host) close()     {}
+func newHost(*Supervisor) *host { return &host{} }
+func (h *host) close()          {}
 
 func (h *host) launch(context.Context, Spec) (*child, error) {
 	return nil, fmt.Errorf("%w: %s", ErrUnsupported, runtime.GOOS)
@@ -35,6 +35,7 @@ type child struct {
 	outputs []endpoint
 	tree    tree
 
+	kept     *kept // always nil: there is no keeper here
 	launched Launched
 }
 

@@ -32,6 +32,11 @@ type Launcher struct {
 	// After an error everything that was started is killed.
 	Confirm func(ctx context.Context) (Launched, error)
 
+	// Report is where Confirm learns that the command was executed, and Locks are descriptors whose locks must
+	// be held while the launcher runs. If the process has a slot, they survive this program. Both may be nil.
+	Report *os.File
+	Locks  []int
+
 	// Ended is called when all processes that the launcher started have ended,
 	// before Sink.Exit, also if Confirm fails. It is not called if the launcher
 	// itself cannot be started. May be nil.

@@ -42,8 +42,9 @@ const (
 // A note is written after its command was started and removed before the command is reaped. So
 // while a note is valid, no other process can have the command's pid.
 type notebook struct {
-	path string
-	log  *slog.Logger
+	path  string
+	log   *slog.Logger
+	again bool // an earlier program may have left the file; its commands are noted again
 
 	once sync.Once
 	file *os.File // nil: not opened, or opening has failed
@@ -86,6 +87,9 @@ func (b *notebook) create() error {
 	binary.LittleEndian.PutUint64(header[16:], now.time)
 	binary.LittleEndian.PutUint64(header[24:], now.forks)
 	copy(header[notesIdentity:], identity)
+	if b.again {
+		os.Remove(b.path)
+	}
 	file, err := os.OpenFile(b.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

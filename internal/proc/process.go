@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/tetherexec/tether/internal/outlog"
 )
 
 // terminateGrace is how long a terminated process may clean up before it is killed,
@@ -30,16 +28,30 @@ type Process struct {
 	spec      Spec
 	sink      Sink
 	startedAt time.Time
-	stdin     *stdin // nil: none
+	stdin     input // nil: none
 	outputs   []*output
 	done      chan struct{} // closed after the sink is
 
-	mu      sync.Mutex
-	state   state
-	code    int          // valid once exited
-	ending  *termination // set once terminated
-	killing int          // Kill calls that are running on the tree: it must not be released
-	settled bool         // all processes have ended and the tree is released
+	mu       sync.Mutex
+	state    state
+	code     int          // valid once exited
+	ending   *termination // set once terminated
+	killing  int          // Kill calls that are running on the tree: it must not be released
+	released bool         // the descriptors of the child are closed
+	settled  bool         // all processes have ended and the tree is released
+	freed    func()       // called when the slot is freed; nil: the slot is needed
+}
+
+// input is the standard input of a process.
+type input interface {
+	// write queues input, see Process.Write.
+	write(b []byte, note func(ordinal uint64) error, done func(error))
+	// finish ends the input after the queued bytes, see Process.CloseStdinNoted.
+	finish(note func(ordinal uint64) error) error
+	// end refuses all further input because of err. It does not wait.
+	end(err error)
+	// close gives the input up. The child has exited.
+	close()
 }
 
 // A termination is the requested end of a process, while it is in progress.
@@ -50,7 +62,7 @@ type termination struct {
 	finished      chan struct{} // closed: all processes that this ending has to kill are gone
 }
 
-func newProcess(s *Supervisor, c *child, spec Spec, sink Sink, between *outlog.Between) *Process {
+func newProcess(s *Supervisor, c *child, spec Spec, sink Sink) *Process {
 	p := &Process{
 		sup:       s,
 		child:     c,
@@ -59,11 +71,14 @@ func newProcess(s *Supervisor, c *child, spec Spec, sink Sink, between *outlog.B
 		startedAt: time.Now(),
 		done:      make(chan struct{}),
 	}
-	if c.stdin != nil {
+	switch {
+	case c.stdin != nil && c.kept != nil:
+		p.stdin = newKeptStdin(c.stdin, c.tty, c.kept)
+	case c.stdin != nil:
 		p.stdin = newStdin(c.stdin, c.tty)
 	}
 	for _, end := range c.outputs {
-		p.outputs = append(p.outputs, newOutput(s, end, sink, between)) // between: there is only one output then
+		p.outputs = append(p.outputs, newOutput(s, end, sink, spec.between)) // between: there is only one output then
 	}
 	return p
 }
@@ -74,6 +89,7 @@ func (p *Process) run() {
 	defer close(p.done)
 	ended := p.startCopying()
 	code := p.child.wait()
+	p.child.kept.exited(code)
 	p.mu.Lock()
 	p.state, p.code = exited, code
 	p.mu.Unlock()
@@ -82,6 +98,7 @@ func (p *Process) run() {
 	}
 	if l := p.spec.Launcher; l != nil {
 		p.awaitLaunched()
+		p.child.kept.launcherEnded()
 		if l.Ended != nil {
 			l.Ended()
 		}
@@ -177,6 +194,9 @@ func (p *Process) close() {
 		out.close()
 	}
 	p.child.close()
+	p.mu.Lock()
+	p.released = true
+	p.mu.Unlock()
 	if !p.settle(nil) {
 		p.sup.settleWithin(settleSoon)
 	}
@@ -186,12 +206,16 @@ func (p *Process) close() {
 // has ended.
 func (p *Process) settle(view tableView) bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if !p.settled && p.killing == 0 && p.child.tree.release(view) {
 		p.settled = true
 		p.sup.forget(p)
 	}
-	return p.settled
+	settled := p.settled
+	p.mu.Unlock()
+	if settled {
+		p.freeSlot()
+	}
+	return settled
 }
 
 func (p *Process) isClosed() bool {
@@ -229,21 +253,34 @@ func (p *Process) Leftovers() bool {
 // Writes keep their order. done is called exactly once, from any goroutine, maybe
 // before Write returns: with nil as soon as the input is in the queue (at most
 // [stdinQueueLimit] bytes), with [ErrStdinClosed] or with [ErrTerminated].
-func (p *Process) Write(b []byte, done func(error)) {
+func (p *Process) Write(b []byte, done func(error)) { p.WriteNoted(b, nil, done) }
+
+// WriteNoted is Write for a process that may have a slot: then note is called before the input is
+// accepted, with the ordinal of this write. If this program dies, the write was accepted if its
+// ordinal is not above [arena.Input.Writes].
+func (p *Process) WriteNoted(b []byte, note func(ordinal uint64) error, done func(error)) {
 	if p.stdin == nil {
 		done(ErrStdinClosed)
 		return
 	}
-	p.stdin.write(b, done)
+	p.stdin.write(b, note, done)
 }
 
 // CloseStdin ends the input after the queued bytes. On a terminal it writes the
 // end-of-file character, as a person would type it: more input may follow.
-func (p *Process) CloseStdin() error {
+func (p *Process) CloseStdin() error { return p.CloseStdinNoted(nil) }
+
+// CloseStdinNoted is CloseStdin for a process that may have a slot: then note is called as for WriteNoted on a
+// terminal. On a pipe it is called with 0, after the end of the input was recorded: ending the input twice
+// is harmless.
+func (p *Process) CloseStdinNoted(note func(ordinal uint64) error) error {
+	if p.child.kept.inputClosed() {
+		return nil
+	}
 	if p.stdin == nil {
 		return ErrStdinClosed
 	}
-	return p.stdin.finish()
+	return p.stdin.finish(note)
 }
 
 // Resize changes the size of the terminal. The system sends SIGWINCH to the
@@ -330,6 +367,7 @@ func (p *Process) terminate(now bool) bool {
 	p.mu.Unlock()
 
 	if first {
+		p.child.kept.ending()
 		if p.stdin != nil {
 			p.stdin.end(ErrTerminated)
 		}

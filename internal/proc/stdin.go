@@ -45,7 +45,7 @@ func newStdin(file *os.File, tty bool) *stdin {
 	return &stdin{file: file, conn: conn, tty: tty}
 }
 
-func (s *stdin) write(b []byte, done func(error)) {
+func (s *stdin) write(b []byte, _ func(uint64) error, done func(error)) {
 	s.mu.Lock()
 	if err := s.refusalLocked(); err != nil {
 		s.mu.Unlock()
@@ -206,7 +206,7 @@ func (s *stdin) closeFileLocked() {
 }
 
 // finish closes the input after the queued bytes.
-func (s *stdin) finish() error {
+func (s *stdin) finish(func(uint64) error) error {
 	if s.tty {
 		return s.typeEOF()
 	}
@@ -234,7 +234,7 @@ func (s *stdin) typeEOF() error {
 	err := s.refusalLocked()
 	s.mu.Unlock()
 	if err == nil {
-		s.write([]byte{char}, func(error) {}) // in order, when there is room
+		s.write([]byte{char}, nil, func(error) {}) // in order, when there is room
 	}
 	return err
 }

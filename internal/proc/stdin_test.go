@@ -168,8 +168,8 @@ func TestWaitingWriteGoesOnWhenTheChildReads(t *testing.T) {
 	if sink.code != 0 {
 		t.Errorf("code %d", sink.code)
 	}
-	if p.stdin.busy || p.stdin.queue != nil || p.stdin.bytes != 0 {
-		t.Errorf("queue not empty: %d bytes", p.stdin.bytes)
+	if in := p.stdin.(*stdin); in.busy || in.queue != nil || in.bytes != 0 {
+		t.Errorf("queue not empty: %d bytes", in.bytes)
 	}
 }
 

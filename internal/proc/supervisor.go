@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
@@ -76,6 +77,9 @@ type Config struct {
 	// run without a cgroup, so that another program can kill them if this one is killed. It must
 	// be in a directory that only this user can write. "": none. Only on Linux.
 	Notes string
+
+	// Keeper, if any, keeps the processes that have a slot when this program dies. Only on Linux.
+	Keeper Keeper
 }
 
 // A Spec describes a start. The environment is exactly Env, the descriptors are
@@ -113,6 +117,13 @@ type Spec struct {
 	// Output that was written before the exit is passed to the sink before it in any
 	// case, unless the sink is full.
 	LateOutput time.Duration
+
+	// Slot, if any, is where the process is recorded, so that [Supervisor.Adopt] of another program
+	// can take it over if this one dies. Its sink must be a Filler. It belongs to the process
+	// until [Process.Release] has called back, or if Start fails, until [Supervisor.Discard].
+	Slot *arena.Slot
+
+	between *outlog.Between // for the terminal of a Filler; nil: none
 }
 
 // A Supervisor starts processes and owns them until they and everything that they
@@ -136,6 +147,7 @@ type Supervisor struct {
 	mu        sync.Mutex
 	closed    bool
 	processes map[*Process]struct{} // not yet settled: open, or with leftovers
+	hanging   map[*arena.Slot]bool  // slots that a start writes to; true: to be freed after it
 	settling  *time.Timer           // the next check for leftovers; nil unless there are any
 	settleDue time.Time             // when that check happens
 }
@@ -172,7 +184,7 @@ func (s *Supervisor) Prepare() {
 
 // needHost returns the system-specific part. It is made by the first call.
 func (s *Supervisor) needHost() *host {
-	s.makeHost.Do(func() { s.host = newHost(s.config) })
+	s.makeHost.Do(func() { s.host = newHost(s) })
 	return s.host
 }
 
@@ -205,16 +217,15 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 	defer cancelCause(nil)
 	defer context.AfterFunc(s.lifetime, func() { cancelCause(ErrClosed) })()
 
-	var between *outlog.Between
 	if spec.TTY && filler(sink) != nil {
 		var err error
-		if between, err = newBetween(); err != nil {
+		if spec.between, err = newBetween(); err != nil {
 			return nil, err
 		}
 	}
 	c, err := s.needHost().launch(ctx, spec)
 	if err != nil {
-		closeBetween(between)
+		closeBetween(spec.between)
 		return nil, err
 	}
 	var confirmErr error
@@ -223,14 +234,52 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 			sink = new(Capture) // the command was never executed, so the caller's sink gets no events
 		}
 	}
-	p := newProcess(s, c, spec, sink, between)
-	s.mu.Lock()
-	s.processes[p] = struct{}{}
-	s.mu.Unlock()
+	c.kept.running(c.launched)
+	p := newProcess(s, c, spec, sink)
+	s.add(p)
 	s.tasks.Go(p.run) // ends when the child has exited and its output has ended
 	if confirmErr != nil {
 		p.Kill()
+		if spec.Slot != nil && p.Leftovers() {
+			s.hangs(spec.Slot) // for ever: the process still uses it
+		}
 		return nil, confirmErr
+	}
+	return p, nil
+}
+
+func (s *Supervisor) add(p *Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.processes[p] = struct{}{}
+}
+
+// Adopt takes over a process that another program has started and recorded in a slot. It returns
+// ErrNeverStarted if the program of the process was never executed. The descriptors belong to the
+// process, or are closed.
+func (s *Supervisor) Adopt(ctx context.Context, a Adoption) (*Process, error) {
+	defer a.close()
+	if !s.beginStart() {
+		return nil, ErrClosed
+	}
+	defer s.starts.Done()
+	c, err := s.needHost().adopt(ctx, &a)
+	if err != nil {
+		return nil, err
+	}
+	p := newProcess(s, c, a.Spec, a.Sink)
+	p.startedAt = time.Unix(0, int64(a.Spec.Slot.StartedAt.Load()))
+	s.add(p)
+	if a.Closed {
+		p.state, p.released = closed, true
+		p.code, _ = c.kept.exitCode()
+		close(p.done)
+		s.settleWithin(settleSoon)
+		return p, nil
+	}
+	s.tasks.Go(p.run) // as after Start
+	if a.Spec.Slot.Ending.Load() != 0 {
+		p.terminate(true)
 	}
 	return p, nil
 }

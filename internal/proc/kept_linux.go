@@ -1,0 +1,349 @@
+package proc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/arena"
+	"github.com/tetherexec/tether/internal/fork"
+	"github.com/tetherexec/tether/internal/outlog"
+)
+
+// forkNote is the part of a slot that the kernel and the child write.
+func forkNote(slot *arena.Slot) *fork.Note { return (*fork.Note)(unsafe.Pointer(slot.Pid.Address())) }
+
+// A note covers the words Pid to Failure.
+var _ [unsafe.Sizeof(fork.Note{})]byte = [unsafe.Offsetof(arena.SlotWords{}.Failure) - unsafe.Offsetof(arena.SlotWords{}.Pid) + 8]byte{}
+
+// record prepares the slot of a start: the keeper holds the descriptors of the process before
+// there is a process.
+func (h *host) record(c *child, req *forkRequest, spec Spec) error {
+	if h.keeper == nil {
+		return errNoKeeper
+	}
+	c.kept, req.slot = &kept{h.keeper, spec.Slot}, spec.Slot
+	if err := c.kept.holdLauncher(spec.Launcher); err != nil {
+		return fmt.Errorf("pass the descriptors of a sandbox to the keeper: %w", err)
+	}
+	if err := h.keeper.Hold(Holder(spec.Slot), c.descriptors(spec.between)...); err != nil {
+		return fmt.Errorf("pass the descriptors of a command to the keeper: %w", err)
+	}
+	switch l := spec.Launcher; {
+	case l != nil && l.Stays:
+		spec.Slot.Launcher.Store(launcherStays, pointDetail)
+	case l != nil:
+		spec.Slot.Launcher.Store(launcherEnds, pointDetail)
+	}
+	if req.group != nil {
+		spec.Slot.CgroupCPU.Store(uint64(req.group.before), pointDetail)
+		spec.Slot.Cgroup.Store(uint64(req.group.number), pointDetail)
+	}
+	spec.Slot.State.Store(slotStarting, pointStarting)
+	return nil
+}
+
+// holdLauncher lets the keeper hold the descriptors of a launcher.
+func (k *kept) holdLauncher(l *Launcher) error {
+	if l == nil {
+		return nil
+	}
+	var held []Held
+	if l.Report != nil {
+		withDescriptor(l.Report, func(fd int) error { held = append(held, Held{HeldReport, fd}); return nil })
+	}
+	for i, fd := range l.Locks {
+		held = append(held, Held{HeldLock + Which(i), fd})
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	return k.keeper.Hold(LauncherHolder(k.slot), held...)
+}
+
+// descriptors lists this side's ends.
+func (c *child) descriptors(between *outlog.Between) (held []Held) {
+	add := func(which Which, f *os.File) {
+		withDescriptor(f, func(fd int) error { held = append(held, Held{which, fd}); return nil })
+	}
+	if c.tty {
+		add(HeldTerminal, c.stdin)
+		if between != nil {
+			held = append(held, Held{HeldBetweenRead, between.Read}, Held{HeldBetweenWrite, between.Write})
+		}
+		return held
+	}
+	if c.stdin != nil {
+		add(HeldStdin, c.stdin)
+	}
+	for _, out := range c.outputs {
+		if out.stream == outlog.Stderr {
+			add(HeldStderr, out.file)
+		} else {
+			add(HeldStdout, out.file)
+		}
+	}
+	return held
+}
+
+// noCgroup records that the process has no cgroup, or none any more.
+func (k *kept) noCgroup() {
+	if k != nil {
+		k.slot.Cgroup.Store(0, pointDetail)
+	}
+}
+
+// running records that the command was executed.
+func (k *kept) running(l Launched) {
+	if k == nil {
+		return
+	}
+	var held []Held
+	for which, f := range map[Which]*os.File{HeldLeader: l.Leader, HeldInit: l.Init} {
+		if f != nil {
+			withDescriptor(f, func(fd int) error { held = append(held, Held{which, fd}); return nil })
+		}
+	}
+	if held != nil {
+		k.keeper.Hold(Holder(k.slot), held...) // without them, signals and the exit take longer ways
+		k.slot.Leader.Store(uint64(l.Pid), pointDetail)
+	}
+	k.slot.StartedAt.Store(uint64(time.Now().UnixNano()), pointDetail)
+	k.slot.State.Store(slotRunning, pointRunning)
+}
+
+// adopt makes the child of a slot.
+func (h *host) adopt(ctx context.Context, a *Adoption) (*child, error) {
+	slot := a.Spec.Slot
+	c := &child{pid: int(slot.Pid.Load()), tty: a.Spec.TTY, foreign: true, kept: &kept{h.keeper, slot}}
+	switch slot.State.Load() {
+	case slotRunning:
+	case slotReleased:
+		c.reaped = true
+	case slotStarting:
+		if c.pid == 0 || slot.Failure.Load() != 0 {
+			return nil, ErrNeverStarted // a child that has given up is reaped because no slot claims it
+		}
+		if executed, err := awaitExecuted(ctx, c.pid); err != nil {
+			return nil, err
+		} else if !executed {
+			return nil, ErrNeverStarted
+		}
+		if err := c.confirm(ctx, a.Spec.Launcher); err != nil {
+			return nil, err
+		}
+		c.kept.running(c.launched)
+	default:
+		return nil, ErrNeverStarted
+	}
+	c.takeFiles(a)
+	if !c.reaped {
+		if p, err := pin(c.pid); err == nil {
+			c.pidfd = p.file
+		}
+	}
+	h.adoptTree(c)
+	if slot.Launcher.Load() == launcherStays {
+		c.tree = launchedTree{c.tree, c.pid}
+	}
+	return c, nil
+}
+
+// confirm finds out whether the command of an adopted launcher was executed. If an earlier program has
+// read the report, that is not known any more: then the command counts as executed, so that it does not run
+// twice.
+func (c *child) confirm(ctx context.Context, l *Launcher) error {
+	if l == nil || l.Confirm == nil {
+		return nil
+	}
+	launched, err := l.Confirm(ctx)
+	switch {
+	case err == nil:
+		c.launched = launched
+	case !errors.Is(err, io.ErrUnexpectedEOF):
+		unix.Kill(c.pid, unix.SIGKILL) // the pid is still ours, and its end ends everything in the sandbox
+		return ErrNeverStarted
+	}
+	return nil
+}
+
+// take removes a file from the adoption; nil: it has none of this name.
+func (a *Adoption) take(which Which) *os.File {
+	f := a.Files[which]
+	delete(a.Files, which)
+	return f
+}
+
+// takeFiles gives the child its descriptors. One that is missing has ended before.
+func (c *child) takeFiles(a *Adoption) {
+	if a.Closed {
+		return
+	}
+	if a.Spec.Slot.Launcher.Load() != 0 && c.launched.Leader == nil {
+		c.launched = Launched{Leader: a.take(HeldLeader), Pid: int(a.Spec.Slot.Leader.Load()), Init: a.take(HeldInit)}
+	}
+	if c.tty {
+		if f := a.take(HeldTerminal); f != nil {
+			c.stdin, c.outputs = f, []endpoint{{outlog.PTY, f}}
+		}
+		r, w := a.take(HeldBetweenRead), a.take(HeldBetweenWrite)
+		if r != nil && w != nil {
+			a.Spec.between = outlog.NewBetween(detached(r), detached(w))
+		}
+		return
+	}
+	c.stdin = a.take(HeldStdin)
+	for i, which := range []Which{HeldStdout, HeldStderr} {
+		if f := a.take(which); f != nil {
+			c.outputs = append(c.outputs, endpoint{bothStreams[i], f})
+		}
+	}
+}
+
+// detached closes a file and returns a copy of its descriptor.
+func detached(f *os.File) int {
+	defer f.Close()
+	copied := -1
+	withDescriptor(f, func(fd int) (err error) {
+		copied, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		return err
+	})
+	return copied
+}
+
+// adoptTree finds the tree of an adopted child.
+func (h *host) adoptTree(c *child) {
+	slot := c.kept.slot
+	number := int(slot.Cgroup.Load())
+	switch {
+	case number != 0 && h.cgroups != nil:
+		group := h.cgroups.adopt(number, time.Duration(slot.CgroupCPU.Load()))
+		group.leader = c
+		c.tree = group
+	case c.reaped:
+		c.tree = noTree{}
+	default:
+		c.tree = newScanTree(c, h.notes)
+	}
+}
+
+// awaitExecuted reports whether a process that was cloned has executed a program. If it has not
+// yet, awaitExecuted waits.
+func awaitExecuted(ctx context.Context, pid int) (bool, error) {
+	const forkNoExec = 0x40 // PF_FORKNOEXEC
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return false, nil // it was reaped: a child that had given up
+		}
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		const state, flags = 0, 6
+		if len(fields) <= flags {
+			return false, fmt.Errorf("the state of process %d cannot be read", pid)
+		}
+		bits, err := strconv.ParseUint(string(fields[flags]), 10, 64)
+		switch {
+		case err != nil:
+			return false, fmt.Errorf("the flags of process %d: %w", pid, err)
+		case bits&forkNoExec == 0:
+			return true, nil
+		case fields[state][0] == 'Z' || fields[state][0] == 'X':
+			return false, nil
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+// awaitForeign waits for the exit of a child of the keeper.
+func (c *child) awaitForeign() int {
+	if c.pidfd == nil {
+		return -1
+	}
+	conn, err := c.pidfd.SyscallConn()
+	if err == nil {
+		err = conn.Read(func(fd uintptr) bool { return hasExited(int(fd)) })
+	}
+	if err != nil {
+		return -1
+	}
+	code, ended := c.kept.keeper.Status(c.pid)
+	if !ended || code < 0 {
+		withDescriptor(c.pidfd, func(fd int) error { code = exitCodeInTable(fd, c.pid); return nil })
+	}
+	return code
+}
+
+// noTree is the tree of a process of which nothing is left.
+type noTree struct{}
+
+func (noTree) signal(unix.Signal)         {}
+func (noTree) signalBut(unix.Signal, int) {}
+func (noTree) kill()                      {}
+func (noTree) await(time.Time)            {}
+func (noTree) empty() bool                { return true }
+func (noTree) release(tableView) bool     { return true }
+
+// findNext continues the numbers of an earlier program.
+func (c *cgroups) findNext() {
+	for _, number := range c.numbers() {
+		c.next = max(c.next, number)
+	}
+}
+
+// numbers lists the cgroups that exist.
+func (c *cgroups) numbers() (numbers []int) {
+	entries, _ := os.ReadDir(c.parent)
+	for _, entry := range entries {
+		if number, err := strconv.Atoi(entry.Name()); err == nil && entry.IsDir() {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
+}
+
+// adopt returns the cgroup with a number.
+func (c *cgroups) adopt(number int, before time.Duration) *cgroup {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next = max(c.next, number)
+	return &cgroup{owner: c, path: filepath.Join(c.parent, strconv.Itoa(number)), number: number, before: before}
+}
+
+// SweepUnclaimed kills in the background what processes without a slot of an earlier program have
+// left, and removes their cgroups. Call it before anything is started.
+func (s *Supervisor) SweepUnclaimed(a *arena.Arena) {
+	groups := s.needHost().cgroups
+	if groups == nil {
+		return
+	}
+	claimed := map[int]bool{}
+	for _, slot := range a.Slots() {
+		claimed[int(slot.Cgroup.Load())] = true
+	}
+	for _, number := range groups.numbers() {
+		if claimed[number] {
+			continue
+		}
+		left := groups.adopt(number, 0)
+		s.tasks.Go(func() { // ends soon
+			if !left.empty() {
+				left.killAll()
+				left.await(time.Now().Add(killWait))
+			}
+			removeCgroup(left.path)
+		})
+	}
+}
