@@ -451,6 +451,12 @@ func (l *launch) holdPlaceholders() (err error) {
 // finish puts everything into the Spec: from here on, the command can be started.
 func (l *launch) finish() {
 	l.launcher.Confirm, l.launcher.Ended = l.confirm, l.end
+	if l.channel != nil {
+		l.launcher.Report = l.channel.File()
+	}
+	if l.lease != nil {
+		l.launcher.Locks = l.lease.Locks()
+	}
 	l.prepared.release = l.end
 	files := append(l.files[:len(l.files):len(l.files)], l.confiner.self.image)
 	if l.confiner.bubblewrapImage != nil {

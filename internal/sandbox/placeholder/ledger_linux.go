@@ -138,6 +138,22 @@ func (lease *Lease) add(want Want) error {
 	return err
 }
 
+// Locks returns the descriptors whose locks protect what the lease has. Copies of them protect it when this program
+// has ended.
+func (lease *Lease) Locks() (fds []int) {
+	for _, f := range lease.guards {
+		fds = append(fds, f.fd)
+	}
+	for _, s := range lease.names {
+		s.mu.Lock()
+		if s.file != nil {
+			fds = append(fds, s.file.fd)
+		}
+		s.mu.Unlock()
+	}
+	return fds
+}
+
 // Release ends the lease; the last lease of a placeholder removes it. Call it
 // when nothing runs in the sandbox any more. A second call does nothing.
 func (lease *Lease) Release() {

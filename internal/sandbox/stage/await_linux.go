@@ -30,6 +30,12 @@ func NewChannel() (*Channel, *os.File, error) {
 	return &Channel{os.NewFile(uintptr(ends[0]), "report")}, os.NewFile(uintptr(ends[1]), "report"), nil
 }
 
+// OpenChannel returns the channel of an earlier program: f is a copy of its File, which then belongs to the channel.
+func OpenChannel(f *os.File) *Channel { return &Channel{f} }
+
+// File returns the socket on which the reports arrive.
+func (c *Channel) File() *os.File { return c.file }
+
 // Close closes the channel.
 func (c *Channel) Close() error { return c.file.Close() }
 
