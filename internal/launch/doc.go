@@ -13,7 +13,8 @@
 //     is in the log.
 //
 // Where a change belongs: launch.go has the order of a start, the environment, and
-// whether two starts are the same; sandbox.go the sandbox and the denial; network.go
+// whether two starts are the same; adopt.go a command that another program has started;
+// sandbox.go the sandbox and the denial; network.go
 // the proxies, and the variables that lead to them; ask.go the questions to the client
 // about hosts; decisions.go counters and notifications of decisions; snapshot.go which
 // commands share a shell snapshot, and which variables they take from it; errors.go the

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/environ"
 	"github.com/tetherexec/tether/internal/netpolicy"
@@ -102,9 +103,10 @@ func Check(p *wire.StartParams) (*Command, error) {
 }
 
 // Start starts a command and returns when it runs. Its events go to log. ctx limits
-// only the start: the command does not end with it.
-func (l *Launcher) Start(ctx context.Context, c *Command, log *outlog.Log) (child *proc.Process, err error) {
-	s := &start{launcher: l, command: c, ctx: ctx, log: log, spec: l.spec(c)}
+// only the start: the command does not end with it. If slot is not nil, the command is recorded
+// there, see proc.Spec.
+func (l *Launcher) Start(ctx context.Context, c *Command, log *outlog.Log, slot *arena.Slot) (child *proc.Process, err error) {
+	s := &start{launcher: l, command: c, ctx: ctx, log: log, slot: slot, spec: l.spec(c)}
 	if s.network, err = l.openNetwork(c, s.spec.Env); err != nil {
 		return nil, err
 	}
@@ -145,6 +147,7 @@ type start struct {
 	command  *Command
 	ctx      context.Context
 	log      *outlog.Log
+	slot     *arena.Slot // nil: the command ends with this program
 	spec     proc.Spec
 	network  *network // nil: the command uses the machine's network
 }

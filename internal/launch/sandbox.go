@@ -35,6 +35,9 @@ func nativeCwd(p *wire.StartParams) (string, error) {
 // is nil, the output goes to the log of the command.
 func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc.Process, error) {
 	p := s.command.params
+	if sink == nil {
+		spec.Slot = s.slot
+	}
 	if !confined(p) {
 		if sink == nil {
 			sink = s.log
@@ -137,6 +140,9 @@ func (l *judgedLog) judge(code int) (d Denial) {
 // explain returns the details of a denial; nil: none.
 func (l *judgedLog) explain(code int) *wire.DenialFact {
 	var recent denial.Recent
+	if l.policy == nil { // of a command that was adopted
+		return nil
+	}
 	if err := l.Tail(denial.RecentBytes, denial.WindowEntries, func(e outlog.Entry) { recent.Add(e.Stream, e.Data) }); err != nil {
 		return nil
 	}

@@ -42,6 +42,10 @@ type Config struct {
 	// a program that is nothing but a server may want that.
 	Subreaper bool
 
+	// Kept is what the keeper has for this server; nil: there is no keeper, and sessions and commands end
+	// with this process.
+	Kept *Kept
+
 	Log *slog.Logger // nil: nothing is logged
 }
 

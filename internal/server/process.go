@@ -11,7 +11,7 @@ import (
 
 // startProcess answers before any output of the process is pushed.
 func (r *request) startProcess(p *wire.StartParams) error {
-	process, err := r.attachment.Session.StartProcess(p)
+	process, err := r.attachment.Session.StartProcess(p, r.raw)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -15,6 +16,7 @@ type request struct {
 	*rpc.Request
 	conn       *conn
 	attachment *session.Attachment
+	raw        []byte // the parameters of a start, if it is to be recorded
 }
 
 // Request implements rpc.Handler. It decodes the request and checks it against the state of the handshake at its
@@ -34,13 +36,17 @@ func (c *conn) Request(in *rpc.Request) {
 		in.Fail(wire.Errorf(wire.CodeInvalidParams, "%v", err))
 		return
 	}
+	var raw []byte
+	if in.Method == wire.MethodProcessStart && c.server.config.Kept != nil {
+		raw = bytes.Clone(in.Params)
+	}
 	in.Params = nil // the message can be freed: params has copies
 	a, err := c.handshake.ready(m.family)
 	if err != nil {
 		in.Fail(wireError(err))
 		return
 	}
-	r := &request{in, c, a}
+	r := &request{in, c, a, raw}
 	job := schedule.Job{Slow: m.pace >= slow, Exclusive: m.pace == exclusive, Run: func() {
 		if err := r.lost(); err != nil {
 			r.fail(err)

@@ -56,13 +56,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.WithDefaults()
-	if cfg.StateDir == "" {
-		var err error
-		if cfg.StateDir, err = statedir.Default(); err != nil {
-			return nil, err
-		}
-	}
-	state, err := statedir.Open(cfg.StateDir)
+	state, procs, err := cfg.state()
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +67,7 @@ func New(cfg Config) (*Server, error) {
 	s.idle = listen.NewIdle(cfg.IdleExit, func() bool { return s.sessions.Len() > 0 })
 	host := environ.ThisHost(env)
 	s.info = host.Info(executorVersion(cfg.Version), capabilities())
-	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper, Notes: state.Commands()})
+	s.procs = proc.New(procs)
 	s.usage = observe.NewMeter(s.procs)
 	uploads, err := upload.OpenJournal(state.Uploads())
 	if err != nil {
@@ -84,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 		Procs: s.procs, Shared: cfg.StateDir, Own: state.Own, Private: cfg.private, UserSockets: cfg.UserSockets, Log: cfg.Log,
 	})
 	s.http = web.New(web.Config{Env: env, Log: cfg.Log})
-	s.sessions = session.NewTable(session.Config{
+	sessions := session.Config{
 		TTL: cfg.SessionTTL, MaxTTL: cfg.SessionTTLMax,
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
 		Pool:   outlog.NewPool(state.Own, cfg.SpoolTotal),
@@ -92,7 +86,14 @@ func New(cfg Config) (*Server, error) {
 			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.acceptsAt, Decisions: &s.decisions,
 		},
 		Uploads: uploads, Log: cfg.Log, Removed: s.idle.Released,
-	})
+	}
+	if cfg.Kept != nil {
+		sessions.Kept = &session.Kept{Arena: cfg.Kept.Arena, Keeper: cfg.Kept.Keeper}
+	}
+	s.sessions = session.NewTable(sessions)
+	if err := s.restore(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return s, nil
 }
 

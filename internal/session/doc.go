@@ -12,6 +12,8 @@
 //   - If a client sends a request again after a lost answer, the request takes effect
 //     once: a write always, a start that is marked as a retry, and a signal or an end
 //     of input that has an id.
+//   - With [Config.Kept], sessions and processes survive this program: [Table.Restore] of another
+//     one brings them back, and the promises above hold across the change.
 //   - End returns when nothing is left of what the session started.
 //
 // A session knows no connection. It calls a [Peer] for six things: to push the events
@@ -25,7 +27,8 @@
 // one, and a start that is repeated ([launch.Same] compares it with the first);
 // process.go the other requests about a process; read.go process/read; retention.go
 // how long a closed process is kept; writes.go which writes, signals and ends of input
-// are remembered as done; errors.go the errors, and the limits on sessions, processes
+// are remembered as done; journal.go what is recorded about sessions and processes, and
+// restore.go how that is read; errors.go the errors, and the limits on sessions, processes
 // and observers. How a command is started is in package launch, how its output is kept
 // in package outlog.
 package session

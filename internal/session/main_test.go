@@ -111,6 +111,9 @@ func resume(t *testing.T, table *Table, s *Session) (*Attachment, *fakePeer) {
 // adopt adds a process with the given child, as if s had started it.
 func adopt(s *Session, id string, child *proc.Process) *Process {
 	p := s.newProcess(&wire.StartParams{ProcessID: id})
+	if err := p.open(nil); err != nil {
+		panic(err)
+	}
 	p.child = child
 	close(p.started)
 	s.mu.Lock()

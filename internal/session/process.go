@@ -22,6 +22,7 @@ type Process struct {
 
 	session *Session
 	params  *wire.StartParams
+	record  *slotRecord // nil: the process ends with this program
 
 	started  chan struct{} // closed when the start has succeeded or failed
 	startErr error         // why it failed; set before started is closed
@@ -93,13 +94,18 @@ func (s *Session) Signal(id string, sig syscall.Signal, once *string) error {
 	if err != nil {
 		return nil
 	}
-	return p.once(once, "signal "+strconv.Itoa(int(sig)), func() error { return p.child.Signal(sig) })
+	return p.once(once, "signal "+strconv.Itoa(int(sig)), func(note func(uint64) error) error {
+		if err := note(0); err != nil { // first: no system call sends a signal and records that
+			return err
+		}
+		return p.child.Signal(sig)
+	})
 }
 
 // once runs act; with an id, only once per id.
-func (p *Process) once(id *string, what string, act func() error) error {
+func (p *Process) once(id *string, what string, act func(note func(uint64) error) error) error {
 	if id == nil {
-		return act()
+		return act(func(uint64) error { return nil })
 	}
 	return p.writes.once(*id, what, act)
 }
@@ -120,7 +126,7 @@ func (s *Session) CloseStdin(id string, once *string) error {
 	if err != nil {
 		return err
 	}
-	return p.once(once, "closeStdin", p.child.CloseStdin)
+	return p.once(once, "closeStdin", p.child.CloseStdinNoted)
 }
 
 // Write passes bytes to the standard input of a process, once per write id. It
@@ -138,7 +144,7 @@ func (s *Session) Write(w *wire.WriteParams, done func(status string, err error)
 	case err != nil:
 		done(wire.WriteUnknownProcess, nil)
 	default:
-		p.writes.do(w.WriteID, w.Chunk, p.child.Write, func(err error) {
+		p.writes.do(w.WriteID, w.Chunk, p.child.WriteNoted, func(err error) {
 			if errors.Is(err, proc.ErrStdinClosed) {
 				done(wire.WriteStdinClosed, nil)
 			} else {

@@ -34,6 +34,9 @@ func starting(s *Session, id string) *Process {
 	}
 	p := s.newProcess(params)
 	p.Command = command
+	if err := p.open(nil); err != nil {
+		panic(err)
+	}
 	if earlier, err := s.reserve(p); earlier != nil || err != nil {
 		panic(err)
 	}
@@ -57,13 +60,13 @@ func TestCallsWhileStarting(t *testing.T) {
 	if err := s.Signal("p", syscall.SIGINT, nil); err != nil {
 		t.Errorf("signal: %v", err)
 	}
-	if _, err := s.StartProcess(startParams("p", "true")); !errors.Is(err, ErrProcessExists) {
+	if _, err := s.StartProcess(startParams("p", "true"), nil); !errors.Is(err, ErrProcessExists) {
 		t.Errorf("second start: %v", err)
 	}
 	if !s.Terminate("p", true) {
 		t.Error("terminate reports that a starting process does not run")
 	}
-	child, err := s.launcher.Start(t.Context(), p.Command, p.Log)
+	child, err := s.launcher.Start(t.Context(), p.Command, p.Log, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +76,7 @@ func TestCallsWhileStarting(t *testing.T) {
 	if _, running := child.Exited(); !running {
 		t.Error("the child of a cancelled start lives on")
 	}
-	if _, err := s.StartProcess(startParams("p", "true")); err != nil {
+	if _, err := s.StartProcess(startParams("p", "true"), nil); err != nil {
 		t.Errorf("the id is not free: %v", err)
 	}
 }
@@ -88,7 +91,7 @@ func TestRetryWaitsForTheFirstStart(t *testing.T) {
 	again.Retry = &yes
 	got := make(chan *Process)
 	go func() {
-		p, err := s.StartProcess(again)
+		p, err := s.StartProcess(again, nil)
 		if err != nil {
 			t.Error(err)
 		}
@@ -99,7 +102,7 @@ func TestRetryWaitsForTheFirstStart(t *testing.T) {
 		t.Fatal("the retry was answered before the first start")
 	case <-time.After(20 * time.Millisecond): // too short a wait can miss a defect, but cannot report a false one
 	}
-	child, err := s.launcher.Start(t.Context(), p.Command, p.Log)
+	child, err := s.launcher.Start(t.Context(), p.Command, p.Log, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +121,7 @@ func TestEndKillsEverythingAndWaits(t *testing.T) {
 	var pids []int
 	for i := range 5 {
 		file := filepath.Join(marks, fmt.Sprint(i))
-		p, err := s.StartProcess(startParams(fmt.Sprint(i), "sh", "-c", `trap "" TERM HUP; sleep 100 & echo $! >`+file+`.x; mv `+file+`.x `+file+`; wait`))
+		p, err := s.StartProcess(startParams(fmt.Sprint(i), "sh", "-c", `trap "" TERM HUP; sleep 100 & echo $! >`+file+`.x; mv `+file+`.x `+file+`; wait`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +142,7 @@ func TestEndKillsEverythingAndWaits(t *testing.T) {
 			t.Errorf("%d is alive: %s", pid, state)
 		}
 	}
-	if _, err := s.StartProcess(startParams("late", "true")); !errors.Is(err, ErrEnded) {
+	if _, err := s.StartProcess(startParams("late", "true"), nil); !errors.Is(err, ErrEnded) {
 		t.Errorf("start after the end: %v", err)
 	}
 	s.End() // again
@@ -152,7 +155,7 @@ func TestProcessesPerSessionAreLimited(t *testing.T) {
 	for i := range MaxProcesses {
 		adopt(s, fmt.Sprint(i), child)
 	}
-	_, err := s.StartProcess(startParams("one more", "true"))
+	_, err := s.StartProcess(startParams("one more", "true"), nil)
 	if !errors.Is(err, ErrLimit) || err.Error() != "limit reached: 4096 processes in this session" {
 		t.Errorf("start: %v", err)
 	}
@@ -195,7 +198,7 @@ func TestSurvivorsThatHaveEndedMakeRoom(t *testing.T) {
 	defer table.Close()
 	s := open(t, table, Options{}).Session
 	s.processes.survivors = slices.Repeat([]*proc.Process{finished(t)}, MaxProcesses)
-	if _, err := s.StartProcess(startParams("p", "true")); err != nil {
+	if _, err := s.StartProcess(startParams("p", "true"), nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -206,7 +209,7 @@ func TestEndWaitsForACancelledStart(t *testing.T) {
 	s := open(t, newTable(t, procs), Options{}).Session
 	p := starting(s, "p")
 	p.params.Argv = []string{"sleep", "1000"}
-	child, err := s.launcher.Start(t.Context(), p.Command, p.Log)
+	child, err := s.launcher.Start(t.Context(), p.Command, p.Log, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,5 +115,6 @@ func (s *Session) forgetDue() {
 func (s *Session) forgetLocked(p *Process) {
 	delete(s.processes.byID, p.ID)
 	p.Log.End()
+	p.release(p.child)
 	s.processes.keep(p.child)
 }

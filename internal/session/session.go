@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/internal/files/confined"
 	"github.com/tetherexec/tether/internal/files/upload"
@@ -26,6 +27,8 @@ type Session struct {
 	ctx      context.Context // ends with the session
 	cancel   context.CancelCauseFunc
 	gone     chan struct{} // closed when everything of the session has ended
+
+	note, endNote *arena.Note // where the session and its end are recorded; nil: nowhere
 
 	mu        sync.Mutex // guards the fields below, and the fields of Process that say so
 	holder    holder
@@ -93,6 +96,7 @@ func (s *Session) endAndUnlock() {
 		return
 	}
 	s.ended = true
+	s.recordEnd()
 	s.holder.stopExpiry()
 	s.retention.stopTimer()
 	attachment := s.holder.attachment
@@ -113,6 +117,7 @@ func (s *Session) endAndUnlock() {
 	if err := s.release(); err != nil {
 		s.log.Warn("cannot clean up after uploads", "err", err)
 	}
+	s.unrecord()
 	s.table.remove(s)
 	close(s.gone)
 }

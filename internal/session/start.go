@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -44,31 +45,53 @@ func (s *Session) keepSurvivor(c *proc.Process) {
 	}
 }
 
-// StartProcess starts a command, and returns when it runs.
-func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
+// StartProcess starts a command, and returns when it runs. raw are the parameters as the client
+// sent them: with them the process survives this program, if sessions do. They may be nil.
+func (s *Session) StartProcess(p *wire.StartParams, raw []byte) (*Process, error) {
 	command, err := launch.Check(p)
 	if err != nil {
 		return nil, err
 	}
 	process := s.newProcess(p)
 	process.Command = command
-	if p.KeepNewest != nil && *p.KeepNewest {
-		keepNewest(process.Log)
-	}
 	if earlier, err := s.reserve(process); err != nil || earlier != nil {
 		return earlier, err
 	}
-	child, err := s.launcher.Start(s.ctx, command, process.Log)
+	if err := process.open(raw); err != nil {
+		return process, s.finishStart(process, nil, err)
+	}
+	child, err := s.launcher.Start(s.ctx, command, process.Log, process.record.slotOrNil())
 	return process, s.finishStart(process, child, err)
 }
 
-// newProcess returns a process that is not started yet.
+// newProcess returns a process that is not started yet, and has no log.
 func (s *Session) newProcess(params *wire.StartParams) *Process {
-	p := &Process{ID: params.ProcessID, session: s, params: params, started: make(chan struct{})}
+	return &Process{ID: params.ProcessID, session: s, params: params, started: make(chan struct{})}
+}
+
+// open makes the log of a process.
+func (p *Process) open(raw []byte) (err error) {
+	if p.record, err = p.session.recordStart(p.ID, raw); err != nil {
+		return err
+	}
+	p.writes.record = p.record
+	p.setLog(outlog.New(p.session.table.config.Pool, p.logConfig()))
+	return nil
+}
+
+func (p *Process) setLog(log *outlog.Log) {
+	p.Log = log
+	if keep := p.params.KeepNewest; keep != nil && *keep {
+		keepNewest(log)
+	}
+}
+
+func (p *Process) logConfig() outlog.Config {
+	s := p.session
 	output := s.table.config.Output
 	output.Acks, output.CloseDelivered = s.acks, func() { s.closeDelivered(p) }
-	p.Log = outlog.New(s.table.config.Pool, output)
-	return p
+	p.record.configure(&output)
+	return output
 }
 
 // keepNewest lets a log forget output that was never sent, from now until the log ends.
@@ -100,6 +123,10 @@ func (s *Session) reserve(p *Process) (*Process, error) {
 	}
 	s.mu.Unlock()
 	<-earlier.started
+	if errors.Is(earlier.startErr, proc.ErrNeverStarted) { // by a program that has died since
+		defer s.mu.Lock() // which the deferred call unlocks
+		return s.reserve(p)
+	}
 	s.mu.Lock()
 	return earlier, earlier.startErr
 }
@@ -118,10 +145,7 @@ func (s *Session) finishStart(p *Process, child *proc.Process, err error) error 
 	p.startErr = err
 	s.mu.Unlock()
 	if err != nil {
-		p.Log.End()
-		if child != nil {
-			child.Kill()
-		}
+		p.discard(child)
 		s.mu.Lock()
 		delete(s.processes.byID, p.ID)
 		s.mu.Unlock()
@@ -133,8 +157,29 @@ func (s *Session) finishStart(p *Process, child *proc.Process, err error) error 
 // end kills a process in any state when its session ends.
 func (p *Process) end() {
 	<-p.started // a start that is still running will see that the session has ended
-	p.Log.End()
 	if p.child != nil {
-		p.child.Kill()
+		p.discard(p.child)
+	}
+}
+
+// discard ends everything of a process. child is nil if it was not started.
+func (p *Process) discard(child *proc.Process) {
+	if p.Log != nil {
+		p.Log.End()
+	}
+	if child != nil {
+		p.release(child)
+		child.Kill()
+	} else if p.record != nil {
+		p.session.table.config.Launch.Procs.Discard(p.record.slot)
+		p.record.drop(&p.writes)
+	}
+}
+
+// release lets go of the slot of a process whose log has ended: it is freed when everything that the
+// process started has ended.
+func (p *Process) release(child *proc.Process) {
+	if p.record != nil {
+		child.Release(func() { p.record.drop(&p.writes) })
 	}
 }

@@ -29,6 +29,7 @@ type Config struct {
 	Uploads *upload.Journal
 	Log     *slog.Logger
 	Removed func() // called when a session is gone; may be nil
+	Kept    *Kept  // where sessions are recorded; nil: they end with this program
 }
 
 // A Table holds the sessions of a server.
@@ -36,6 +37,7 @@ type Table struct {
 	config Config
 	ctx    context.Context // ends with the server
 	cancel context.CancelCauseFunc
+	tasks  sync.WaitGroup // of Restore
 
 	mu       sync.Mutex
 	sessions map[string]*Session // by id, which is a secret
@@ -60,31 +62,42 @@ type Options struct {
 
 // Open begins a session with peer attached.
 func (t *Table) Open(o Options, peer Peer) (*Attachment, error) {
-	s := &Session{
-		Identity: Identity{ID: newUUID(), Public: newPublicID(), Client: o.Client, Label: o.Label, CreatedAt: time.Now()},
-		table:    t, acks: o.Acks, log: t.config.Log, gone: make(chan struct{}),
-		holder: holder{ttl: t.grant(o.TTL)}, processes: processes{byID: map[string]*Process{}},
-	}
-	s.log = s.log.With("session", s.Public)
-	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
-	s.files = confined.New(confined.Config{Confiner: t.config.Launch.Confiner, Procs: t.config.Launch.Procs, Log: s.log})
-	s.launcher = launch.New(t.config.Launch, launch.Owner{Ask: s.ask, Tell: s.tell, Keep: s.keepSurvivor}, s.log)
-	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.TTL())})
-
+	identity := Identity{ID: newUUID(), Public: newPublicID(), Client: o.Client, Label: o.Label, CreatedAt: time.Now()}
+	s := t.newSession(identity, t.grant(o.TTL), o.Acks)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case t.closed:
-		s.cancel(ErrEnded)
-		return nil, errors.Join(ErrEnded, s.release())
-	case len(t.sessions) >= MaxSessions:
-		s.cancel(ErrLimit)
-		return nil, errors.Join(limitReached(MaxSessions, "sessions"), s.release())
+	if err := t.admitLocked(s); err != nil {
+		s.cancel(err)
+		return nil, errors.Join(err, s.release())
 	}
 	t.sessions[s.ID], t.public[s.Public] = s, s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.attachLocked(peer, false), nil
+}
+
+// newSession returns a session that is in no table.
+func (t *Table) newSession(identity Identity, ttl time.Duration, acks bool) *Session {
+	s := &Session{
+		Identity: identity, table: t, acks: acks, log: t.config.Log.With("session", identity.Public), gone: make(chan struct{}),
+		holder: holder{ttl: ttl}, processes: processes{byID: map[string]*Process{}},
+	}
+	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
+	s.files = confined.New(confined.Config{Confiner: t.config.Launch.Confiner, Procs: t.config.Launch.Procs, Log: s.log})
+	s.launcher = launch.New(t.config.Launch, launch.Owner{Ask: s.ask, Tell: s.tell, Keep: s.keepSurvivor}, s.log)
+	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.TTL())})
+	return s
+}
+
+// admitLocked records a new session, unless there must be no more sessions.
+func (t *Table) admitLocked(s *Session) error {
+	switch {
+	case t.closed:
+		return ErrEnded
+	case len(t.sessions) >= MaxSessions:
+		return limitReached(MaxSessions, "sessions")
+	}
+	return s.record()
 }
 
 // uploadIdle is the least time that an upload waits for its next block.
@@ -137,6 +150,7 @@ func (t *Table) Close() {
 	t.closed = true
 	t.mu.Unlock()
 	t.cancel(ErrEnded)
+	t.tasks.Wait()
 	var ends sync.WaitGroup
 	for _, s := range t.All() {
 		ends.Go(s.End)

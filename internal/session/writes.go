@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/tetherexec/tether/internal/arena"
 )
 
 // rememberedWrites is how many writes and other actions of a process are remembered as
@@ -32,7 +34,12 @@ const (
 // The newest ids are remembered with a digest of their bytes, to notice an id that is
 // used again for other bytes. If a client numbers its writes 1, 2, 3, …, repeats are
 // recognised for ever: a number that is not above the last one was written before.
+//
+// If the process has a slot, an id is recorded before its action takes effect, so that it is
+// known after a restart of this program too.
 type writes struct {
+	record *slotRecord // nil: nothing is recorded
+
 	mu    sync.Mutex
 	byID  map[writeKey]*write // those that have not finished, and the newest that were done
 	order []writeKey          // those of byID that were done, oldest first
@@ -53,13 +60,17 @@ type writeKey struct {
 // removed.
 type write struct {
 	digest  [sha256.Size]byte
+	note    *arena.Note   // where it is recorded; nil: nowhere, or not yet
 	settled bool          // it has finished
 	waiting []func(error) // repeats that wait for its outcome
 }
 
+// A sender is proc.Process.WriteNoted.
+type sender func(data []byte, note func(ordinal uint64) error, done func(error))
+
 // do passes data to send, unless that was done for the same id before. done gets
 // the outcome. A failed write is forgotten and may be tried again.
-func (w *writes) do(id string, data []byte, send func([]byte, func(error)), done func(error)) {
+func (w *writes) do(id string, data []byte, send sender, done func(error)) {
 	key, digest := writeKey{id: shorten(id)}, sha256.Sum256(data)
 	w.mu.Lock()
 	if w.repeatedLocked(key, id, digest, done) {
@@ -80,14 +91,25 @@ func (w *writes) do(id string, data []byte, send func([]byte, func(error)), done
 	this := w.beginLocked(key, digest)
 	w.mu.Unlock()
 
-	send(data, func(err error) { w.settle(key, this, cost, err, done) })
+	note := func(ordinal uint64) error { return w.recordDone(key, this, ordinal) }
+	send(data, note, func(err error) { w.settle(key, this, cost, err, done) })
+}
+
+// recordDone records that a write or other action takes effect.
+func (w *writes) recordDone(key writeKey, this *write, ordinal uint64) error {
+	note, err := w.record.recordDone(key, this.digest, ordinal)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	this.note = note
+	return err
 }
 
 // once runs act, unless that was done for the same id before. what names the
 // action: if the id was used for another action, this one is refused. A failed action
 // is forgotten and may be tried again. A repeat waits for the first call, so act must
-// not take long.
-func (w *writes) once(id, what string, act func() error) error {
+// not take long. act calls note with its ordinal, or with 0, when the action must not be repeated from then
+// on, even if this program dies.
+func (w *writes) once(id, what string, act func(note func(ordinal uint64) error) error) error {
 	key, digest := writeKey{shorten(id), true}, sha256.Sum256([]byte(what))
 	result := make(chan error, 1)
 	done := func(err error) { result <- err }
@@ -95,7 +117,8 @@ func (w *writes) once(id, what string, act func() error) error {
 	if !w.repeatedLocked(key, id, digest, done) {
 		this := w.beginLocked(key, digest)
 		w.mu.Unlock()
-		w.settle(key, this, 0, act(), done) // without the lock: act may settle writes
+		note := func(ordinal uint64) error { return w.recordDone(key, this, ordinal) }
+		w.settle(key, this, 0, act(note), done) // without the lock: act may settle writes
 	}
 	return <-result
 }
@@ -176,9 +199,36 @@ func (w *writes) rememberLocked(key writeKey) {
 	}
 	w.order = append(w.order, key)
 	if len(w.order) > rememberedWrites {
+		w.record.forget(w.byID[w.order[0]].note)
 		delete(w.byID, w.order[0])
 		w.order = w.order[1:]
 	}
+}
+
+// restore remembers an action that was recorded by an earlier program. They come in the order in which
+// they were recorded.
+func (w *writes) restore(a recordedAction) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byID[a.key] != nil {
+		return
+	}
+	if n, ok := number(a.key.id); ok && !a.key.action && w.last == 0 && n == a.ordinal {
+		w.numbered, w.last = n > 1, n-1 // the records of earlier writes were dropped
+	}
+	this := w.beginLocked(a.key, a.digest)
+	this.settled, this.note = true, a.note
+	w.rememberLocked(a.key)
+}
+
+// notes returns all notes about writes and other actions.
+func (w *writes) notes() (notes []*arena.Note) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, this := range w.byID {
+		notes = append(notes, this.note)
+	}
+	return notes
 }
 
 // noteNumberLocked notes whether the client still numbers its writes.

@@ -18,7 +18,7 @@ type pipe struct {
 	error error
 }
 
-func (p *pipe) send(data []byte, done func(error)) {
+func (p *pipe) send(data []byte, _ func(uint64) error, done func(error)) {
 	if p.error == nil {
 		p.text.Write(data)
 	}
@@ -106,7 +106,7 @@ func TestActionsHappenOnce(t *testing.T) {
 	var w writes
 	var p pipe
 	done := 0
-	act := func() error { done++; return nil }
+	act := func(func(uint64) error) error { done++; return nil }
 	for range 3 {
 		if err := w.once("1", "signal 2", act); err != nil {
 			t.Error(err)
@@ -119,7 +119,7 @@ func TestActionsHappenOnce(t *testing.T) {
 		t.Errorf("a write with the same id: %v, %v, wrote %q", err, ok, &p.text)
 	}
 	failure := errors.New("no")
-	if err := w.once("2", "a", func() error { return failure }); err != failure {
+	if err := w.once("2", "a", func(func(uint64) error) error { return failure }); err != failure {
 		t.Error(err)
 	}
 	if err := w.once("2", "b", act); err != nil || done != 2 {
@@ -142,7 +142,7 @@ func TestActionSettlesAWrite(t *testing.T) {
 	var w writes
 	p := pipe{hold: true}
 	p.try(&w, "1", "x")
-	if err := w.once("a", "close", func() error { p.held[0](nil); return nil }); err != nil {
+	if err := w.once("a", "close", func(func(uint64) error) error { p.held[0](nil); return nil }); err != nil {
 		t.Error(err)
 	}
 }
@@ -152,10 +152,10 @@ func TestRepeatOfAnActionWaitsForIt(t *testing.T) {
 	begun, goOn, repeated := make(chan struct{}), make(chan struct{}), make(chan error)
 	first := make(chan error)
 	go func() {
-		first <- w.once("a", "x", func() error { close(begun); <-goOn; return nil })
+		first <- w.once("a", "x", func(func(uint64) error) error { close(begun); <-goOn; return nil })
 	}()
 	<-begun
-	go func() { repeated <- w.once("a", "x", func() error { return errors.New("twice") }) }()
+	go func() { repeated <- w.once("a", "x", func(func(uint64) error) error { return errors.New("twice") }) }()
 	for waiting := false; !waiting; {
 		w.mu.Lock()
 		waiting = len(w.byID[writeKey{"a", true}].waiting) == 1
