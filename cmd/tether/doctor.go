@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/internal/doctor"
+	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandboxhost"
 )
@@ -71,10 +72,23 @@ func examine(ctx context.Context, stateDir string) (results []doctor.Result, err
 	if err != nil {
 		return nil, err
 	}
-	return doctor.Examine(ctx, doctor.Config{
+	results, err = doctor.Examine(ctx, doctor.Config{
 		Support: support, Runner: doctor.Sandbox{Confiner: h.Confiner, Procs: h.Procs},
 		Procs: h.Procs, Self: self, StateDir: h.StateDir(),
 	})
+	return append(results, keeperResult(keep.Probe())), err
+}
+
+// keeperResult says whether a server can have a keeper. A server without one works, too.
+func keeperResult(err error) doctor.Result {
+	r := doctor.Result{
+		Name: "keeper", Tries: "use all that `tether serve --keeper` needs", Status: doctor.Passed,
+		Detail: "commands can survive a crash of the server (tether serve --keeper)",
+	}
+	if err != nil {
+		r.Status, r.Detail = doctor.Noted, "commands end with the server: "+err.Error()
+	}
+	return r
 }
 
 // noState is the result if there is no state directory, which all checks need.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/internal/trim"
@@ -32,6 +33,7 @@ type serveFlags struct {
 	ttl, ttlMax, idleExit        lifetime
 	retain, spoolLimit, spoolAll byteSize
 	reference                    referenceFlags
+	keeper, noKeeper             bool
 }
 
 // newServe is `tether serve` under either of its names.
@@ -53,6 +55,12 @@ func newServe(name, short string, stdin, stdout *os.File) *cobra.Command {
 			listenCfg, cfg, err := flags.config(cmd.ErrOrStderr())
 			if err != nil {
 				return err
+			}
+			if _, worker := reexec.WorkerArguments(os.Args); worker {
+				return serveKept(cmd.Context(), listenCfg, cfg)
+			}
+			if flags.keeper && !flags.noKeeper {
+				return keepServing(cmd.Context(), listenCfg, cfg, flags.logFormat.value == "json", stdin, stdout)
 			}
 			return serve(cmd.Context(), listenCfg, cfg, stdin, stdout)
 		},
@@ -85,9 +93,11 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	fs.Var(&f.spoolAll, "spool-total", "how much output of all processes is kept")
 	fs.StringVar(&f.cfg.StateDir, "state-dir", "", "`PATH` for output that does not fit in memory\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
 	fs.Var(&f.concurrent, "concurrent-requests", "no effect; accepted because codex exec-server has this flag.\nRequests always run concurrently, unless one depends on another")
+	fs.BoolVar(&f.keeper, "keeper", false, "let commands, output and sessions survive a crash of the server:\na small process keeps them, and starts the server again")
+	fs.BoolVar(&f.noKeeper, "no-keeper", false, "one process only: its end is the end of all commands (default)")
 	defineUserSockets(fs, &f.cfg.UserSockets)
 	group(fs, "Sandbox", userSockets)
-	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "concurrent-requests")
+	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "keeper", "no-keeper", "concurrent-requests")
 
 	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
 	f.logFormat = choice{"text", "FORMAT", []string{"text", "json"}}
@@ -140,19 +150,33 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 // uses code and tables from nearly all of the program, serving uses little of it.
 const unmapDelay = time.Second
 
-// serve runs a server until it ends by itself or a signal ends it.
-func serve(ctx context.Context, listenCfg listen.Config, cfg server.Config, stdin, stdout *os.File) error {
+// prepareServer changes what the whole process has of its parent and of packages.
+func prepareServer() error {
 	if err := proc.ResetInherited(); err != nil {
 		return fmt.Errorf("prepare for children: %w", err)
 	}
 	log.SetOutput(io.Discard) // the server has its own log; net/http would print unexpected bytes of web servers here
+	return nil
+}
+
+// serve runs a server until it ends by itself or a signal ends it.
+func serve(ctx context.Context, listenCfg listen.Config, cfg server.Config, stdin, stdout *os.File) error {
+	if err := prepareServer(); err != nil {
+		return err
+	}
+	return serveAlone(ctx, listenCfg, cfg, nil, stdin, stdout)
+}
+
+// serveAlone runs a server without a keeper. l is its listener; nil: it has to be opened.
+func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config, l *listen.Listener, stdin, stdout *os.File) (err error) {
 	ctx, caught, stop, restore := serverSignals(ctx)
 	defer restore()
 	defer stop()
 
-	l, err := openListener(ctx, listenCfg)
-	if err != nil {
-		return err
+	if l == nil {
+		if l, err = openListener(ctx, listenCfg); err != nil {
+			return err
+		}
 	}
 	if l != nil {
 		defer l.Close()
