@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/crash"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// The outcomes of a death behind a lasting effect. Whatever it is, the client sees the same: each command runs
+// once, with all of its output, input and its exit code.
+const (
+	again   = "the command was not started: the client's repeated start starts it"
+	adopted = "the command runs: the next worker takes it over, and answers the repeated start"
+	goesOn  = "nothing is lost: the next worker goes on with the next step"
+	repeats = "the step has no effect yet: the next worker, or the client, repeats it"
+)
+
+// killPoints are the lasting effects of a worker, by the step in which they happen, and what the next worker does.
+var killPoints = []struct{ point, step, outcome string }{
+	{"arena.journal.note", "open a session, record a start or a write", repeats},
+	{"arena.journal.commit", "open a session, record a start or a write", repeats},
+	{"arena.slots.used", "start", again},
+	{"arena.slot.serial", "start", again},
+	{"arena.slot.clear", "start", again},
+	{"arena.slot.take", "start", again},
+	{"worker.hold", "start", again},
+	{"proc.detail", "start", again},
+	{"proc.starting", "start", again},
+	{"proc.cloned", "start", adopted},
+	{"proc.running", "start", adopted},
+	{"arena.blocks.used", "output", repeats},
+	{"arena.block.header", "output", repeats},
+	{"outlog.block", "output", goesOn},
+	{"outlog.stream", "output", repeats},
+	{"outlog.between", "output of a terminal", goesOn},
+	{"outlog.splice", "output", goesOn},
+	{"arena.block.record", "output", goesOn},
+	{"outlog.count", "output", goesOn},
+	{"outlog.sealed", "output is read", goesOn},
+	{"outlog.sent", "output is sent", goesOn},
+	{"outlog.delivered", "output is acknowledged", goesOn},
+	{"outlog.released", "output is acknowledged", goesOn},
+	{"arena.input.bytes", "input", repeats},
+	{"arena.input.pair", "input", repeats},
+	{"arena.input.accepted", "input", goesOn},
+	{"arena.input.sent", "input", goesOn},
+	{"proc.input.closing", "end of input", goesOn},
+	{"worker.drop", "end of input", goesOn},
+	{"proc.code", "exit", repeats},
+	{"proc.exited", "exit", goesOn},
+	{"worker.free", "close", goesOn},
+	{"proc.released", "close", goesOn},
+	{"proc.reaped", "close", goesOn},
+	{"proc.ending", "terminate", goesOn},
+	{"outlog.ended", "forget", goesOn},
+	{"arena.slot.free", "forget", goesOn},
+}
+
+// otherPoints are effects that a short session does not have. The storm and the tests of their packages have them.
+var otherPoints = []string{
+	"arena.create", "arena.input.reset", "arena.journal.copy", "arena.journal.switch", "arena.punch", "outlog.end", "outlog.exit",
+	"outlog.first", "outlog.mark", "outlog.memory", "outlog.off", "outlog.spool", "outlog.write", "worker.reap",
+}
+
+// A worker that dies behind any lasting effect costs nothing.
+func TestKillPoints(t *testing.T) {
+	t.Parallel()
+	names := slices.Clone(otherPoints)
+	for _, row := range killPoints {
+		names = append(names, row.point)
+		for n := 1; n <= tethertest.Scaled(1, 3); n++ {
+			for _, way := range tethertest.Scaled([]string{"kill"}, []string{"kill", "panic", "segv"}) {
+				where := fmt.Sprintf("%s:%d,%s", row.point, n, way)
+				t.Run(where, func(t *testing.T) {
+					t.Parallel()
+					s := startKept(t, crash.Variable+"="+where, crash.WorkerVariable+"=1")
+					first := s.awaitWorker(t, 0)
+					shortSession(t, s)
+					if n > 1 { // the effect may not happen so often, or only at the end of the server
+						s.Process.Signal(syscall.SIGTERM)
+						s.Wait()
+						return
+					}
+					s.awaitWorker(t, first)
+					s.stop(t)
+				})
+			}
+		}
+	}
+	slices.Sort(names)
+	if all := crash.Names(); !slices.Equal(all, names) {
+		t.Errorf("the table has the points\n%v, the program has\n%v", names, all)
+	}
+}
+
+// shortSession does a bit of everything.
+func shortSession(t *testing.T, s *keptServer) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := dialKept(t, s.url)
+	count := filepath.Join(t.TempDir(), "count")
+	cat, err := c.Start(ctx, client.Command{Argv: []string{"sh", "-c", "echo once >>" + count + "; cat; exit 5"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var echoed, printed bytes.Buffer
+	const lines = 20
+	for i := 1; i <= lines; i++ {
+		if err := cat.Write(ctx, fmt.Appendln(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cat.CloseStdin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := cat.CopyOutput(ctx, &echoed, io.Discard); err != nil || exit.Code != 5 {
+		t.Errorf("cat: %+v, %v", exit, err)
+	}
+	checkNumbered(t, "cat", echoed.String(), lines)
+
+	terminal, err := c.Start(ctx, client.Command{Argv: []string{"sh", "-c", "echo once >>" + count + "; seq 100; exit 3"}, TTY: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := terminal.CopyOutput(ctx, &printed, io.Discard); err != nil || exit.Code != 3 {
+		t.Errorf("terminal: %+v, %v", exit, err)
+	}
+	checkNumbered(t, "terminal", printed.String(), 100)
+
+	sleep, err := c.Start(ctx, client.Command{Argv: []string{"sh", "-c", "echo once >>" + count + "; exec sleep 1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tethertest.Eventually(t, func() error {
+		if text, _ := os.ReadFile(count); strings.Count(string(text), "\n") < 3 {
+			return fmt.Errorf("%d commands have run", strings.Count(string(text), "\n"))
+		}
+		return nil
+	})
+	if _, err := sleep.Terminate(ctx); err != nil {
+		t.Errorf("terminate: %v", err)
+	}
+	if exit, err := sleep.Wait(ctx); err != nil || exit.Code < 128 {
+		t.Errorf("sleep: %+v, %v", exit, err)
+	}
+	if text, _ := os.ReadFile(count); string(text) != "once\nonce\nonce\n" {
+		t.Errorf("the three commands have run %d times", strings.Count(string(text), "\n"))
+	}
+	if err := c.End(ctx); err != nil {
+		t.Error(err)
+	}
+}
