@@ -39,15 +39,17 @@ type storm struct {
 // Workers are killed at random moments, or die behind a random lasting effect, and connections are cut, while clients run
 // commands: each command runs once, with all of its output and input, and its exit code. In the end nothing is left.
 func TestKeeperStorm(t *testing.T) {
+	tethertest.SoakOnly(t)
 	t.Parallel()
+	effects := tethertest.Scaled("~600", "~5000") // with more clients, a worker needs more to let all of them resume
 	for _, row := range []struct {
 		name string
 		env  []string
 		kill bool
 	}{
 		{"kills", nil, true},
-		{"crash points", []string{crash.Variable + "=~600"}, false},
-		{"panics", []string{crash.Variable + "=~600,panic"}, true},
+		{"crash points", []string{crash.Variable + "=" + effects}, false},
+		{"panics", []string{crash.Variable + "=" + effects + ",panic"}, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -58,6 +60,9 @@ func TestKeeperStorm(t *testing.T) {
 			server.awaitWorker(t, 0)
 			s.rage(t, tethertest.Scaled(10*time.Second, 2*time.Minute), row.kill)
 			t.Logf("%d commands, %d deaths, %d cuts", s.commands.Load(), s.deaths.Load(), s.cuts.Load())
+			if s.deaths.Load() < 2 {
+				t.Error("no worker has died")
+			}
 			s.checkEmpty(t)
 			if row.env == nil {
 				s.stop(t)
@@ -130,7 +135,7 @@ func every(over <-chan struct{}, least, most time.Duration) bool {
 func (s *storm) work(t *testing.T, number int, deadline time.Time) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Until(deadline)+2*time.Minute)
 	defer cancel()
-	c, err := client.Dial(ctx, s.cable.URL(), client.Options{Wait: 30 * time.Second})
+	c, err := client.Dial(ctx, s.cable.URL(), client.Options{Wait: 30 * time.Second, TTL: 10 * time.Minute})
 	if err != nil {
 		t.Error(err)
 		return

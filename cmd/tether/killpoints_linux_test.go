@@ -35,7 +35,7 @@ var killPoints = []struct{ point, step, outcome string }{
 	{"arena.slot.serial", "start", again},
 	{"arena.slot.clear", "start", again},
 	{"arena.slot.take", "start", again},
-	{"worker.hold", "start", again},
+	{"keep.hold", "start", again},
 	{"proc.detail", "start", again},
 	{"proc.starting", "start", again},
 	{"proc.cloned", "start", adopted},
@@ -57,10 +57,10 @@ var killPoints = []struct{ point, step, outcome string }{
 	{"arena.input.accepted", "input", goesOn},
 	{"arena.input.sent", "input", goesOn},
 	{"proc.input.closing", "end of input", goesOn},
-	{"worker.drop", "end of input", goesOn},
+	{"keep.drop", "end of input", goesOn},
 	{"proc.code", "exit", repeats},
 	{"proc.exited", "exit", goesOn},
-	{"worker.free", "close", goesOn},
+	{"keep.free", "close", goesOn},
 	{"proc.released", "close", goesOn},
 	{"proc.reaped", "close", goesOn},
 	{"proc.ending", "terminate", goesOn},
@@ -71,7 +71,8 @@ var killPoints = []struct{ point, step, outcome string }{
 // otherPoints are effects that a short session does not have. The storm and the tests of their packages have them.
 var otherPoints = []string{
 	"arena.create", "arena.input.reset", "arena.journal.copy", "arena.journal.switch", "arena.punch", "outlog.end", "outlog.exit",
-	"outlog.first", "outlog.mark", "outlog.memory", "outlog.off", "outlog.spool", "outlog.write", "worker.reap",
+	"outlog.first", "outlog.mark", "outlog.memory", "outlog.off", "outlog.spool", "outlog.write",
+	"keep.beat", "keep.bell", "keep.bye", "keep.ready", "keep.reap", "keep.renew", "keep.status", "keep.upgrade",
 }
 
 // A worker that dies behind any lasting effect costs nothing.

@@ -76,6 +76,3 @@ type RefusedError struct {
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the new program was not accepted: %v (%d)", e.Cause, e.Detail)
 }
-
-// lasting is called behind each effect of a worker that outlives it. Tests end the worker there.
-var lasting = func() {}

@@ -16,7 +16,7 @@ type ledger struct {
 	starts     atomic.Int64 // of workers, also of those that do not serve
 	startTimes [16]atomic.Int64
 
-	stop   atomic.Int64 // 1: die no more, begin nothing, complete what is begun
+	stop   atomic.Int64 // 1: begin nothing, complete what is begun
 	quiet  atomic.Int64 // 1: that is done
 	faults atomic.Int64
 	seed   atomic.Int64
@@ -63,7 +63,6 @@ func openLedger(file *os.File) (*ledger, error) {
 const (
 	deathKill = iota
 	deathPanic
-	deathExit
 	caseCompleted
 	caseRenewed
 	caseOrphan
@@ -83,8 +82,7 @@ const (
 
 var caseNames = [...]string{
 	deathKill:          "deaths by SIGKILL",
-	deathPanic:         "deaths by panic",
-	deathExit:          "deaths by exit",
+	deathPanic:         "deaths by panic or fault",
 	caseCompleted:      "commands completed",
 	caseRenewed:        "keepers replaced",
 	caseOrphan:         "orphans reaped",

@@ -4,12 +4,13 @@ package keep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -17,12 +18,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/crash"
+	"github.com/tetherexec/tether/internal/tethertest/soak"
 )
 
 const (
 	// crashWithin bounds the effect behind which a worker of the storm dies.
-	crashWithin = 200
+	crashWithin = 300
+	// calmFile is the name of a file. While it exists, workers do not die.
+	calmFile = "calm"
 	// sweepEffects is how many effects TestDeathBehindEachEffect tries. That is more than a worker needs to take over and to
 	// begin with all slots.
 	sweepEffects = 2 * ledgerSlots
@@ -36,10 +40,13 @@ const (
 // Workers die behind any lasting effect, by signals at any time, and while the keeper is being replaced. Each command that
 // was noted runs on and ends with its status, each descriptor that was held is there, and nothing is left over.
 func TestStorm(t *testing.T) {
+	if !soak.Full() {
+		t.Skip("runs in make soak only")
+	}
 	t.Parallel()
 	r := startRig(t, firstStage{Mode: modeStorm, Hasty: true})
 	r.until("the first worker serves", func() bool { return r.ledger.workerPid.Load() != 0 })
-	length := tethertest.Scaled(5*time.Second, 10*time.Minute)
+	length := soak.Scaled(5*time.Second, 10*time.Minute)
 	end := time.Now().Add(length)
 	missing := func() (cases []string) {
 		for i, name := range caseNames {
@@ -64,6 +71,9 @@ func TestStorm(t *testing.T) {
 			unix.Kill(int(pid), unix.SIGKILL)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(r.dir, calmFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	r.ledger.stop.Store(1)
 	r.until("the last commands have ended", func() bool { return r.ledger.quiet.Load() != 0 || r.ledger.faults.Load() > 0 })
 	for i, name := range caseNames {
@@ -85,7 +95,7 @@ func TestDeathBehindEachEffect(t *testing.T) {
 	t.Parallel()
 	r := startRig(t, firstStage{Mode: modeSweep, Hasty: true})
 	r.until("the last commands have ended", func() bool { return r.ledger.quiet.Load() != 0 || r.ledger.faults.Load() > 0 })
-	if n := r.ledger.faults.Load(); n > 0 || r.ledger.starts.Load() != sweepEffects+1 {
+	if n := r.ledger.faults.Load(); n > 0 || r.ledger.starts.Load() < sweepEffects {
 		t.Fatalf("%d faults, %d workers", n, r.ledger.starts.Load())
 	}
 	r.until("the worker is the only child", func() bool { return len(r.children()) == 1 })
@@ -107,18 +117,16 @@ func (s *testServer) storm(mode string, ending chan os.Signal) error {
 	l := s.ledger
 	seed := uint64(l.seed.Add(1))
 	random := rand.New(rand.NewPCG(seed, 1))
-	renews := random.IntN(4) == 0
-	at := 1 + random.IntN(crashWithin)
-	switch {
-	case mode == modeSweep:
-		renews, at = false, s.order.Number
-		if at > sweepEffects {
-			l.stop.Store(1)
-		}
-	case renews:
-		at *= 4 // a replacement takes longer than most workers live
+	mayDie := os.Getenv(crash.Variable) != ""
+	switch s.order.Detail {
+	case 128 + int(unix.SIGKILL):
+		s.met(deathKill)
+	case 2:
+		s.met(deathPanic)
 	}
-	s.planDeath(int64(at), random.IntN(3))
+	if mode == modeSweep && !mayDie {
+		l.stop.Store(1)
+	}
 	slots := make([]*stormSlot, ledgerSlots)
 	for i := range slots {
 		slots[i] = &stormSlot{ledgerSlot: &l.slots[i], number: int32(i), fds: [2]int{-1, -1}}
@@ -148,7 +156,7 @@ func (s *testServer) storm(mode string, ending chan os.Signal) error {
 			}
 		}
 	}()
-	if renews {
+	if mode == modeStorm && random.IntN(4) == 0 {
 		s.tellNow(msgRenew)
 	}
 	var threads sync.WaitGroup
@@ -165,35 +173,44 @@ func (s *testServer) storm(mode string, ending chan os.Signal) error {
 		})
 	}
 	threads.Wait()
+	if mayDie {
+		return errors.New("the last worker must not die")
+	}
 	l.quiet.Store(1)
 	<-ending
 	return s.Bye()
 }
 
-// planDeath lets this worker die behind a lasting effect.
-func (s *testServer) planDeath(at int64, way int) {
-	var count atomic.Int64
-	lasting = func() {
-		if count.Add(1) != at || s.ledger.stop.Load() != 0 {
-			return
+// point is behind the lasting effects of the test itself.
+var point = crash.NewPoint("keep.test")
+
+// planDeath executes this worker of a storm again, with a lasting effect behind which it dies.
+func planDeath(mode, dir string) error {
+	if os.Getenv(crash.Variable) != "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, calmFile)); err == nil {
+		return nil
+	}
+	at := 1 + rand.IntN(crashWithin)
+	if mode == modeSweep {
+		counter := filepath.Join(dir, "sweep")
+		text, _ := os.ReadFile(counter)
+		if at = len(text) + 1; at > sweepEffects {
+			return nil
 		}
-		s.ledger.counts[deathKill+way].Add(1)
-		switch way {
-		case deathKill:
-			unix.Kill(os.Getpid(), unix.SIGKILL)
-			select {}
-		case deathPanic:
-			panic("on purpose")
-		case deathExit:
-			os.Exit(7)
+		if err := os.WriteFile(counter, append(text, '.'), 0o600); err != nil {
+			return err
 		}
 	}
+	plan := fmt.Sprintf("%s=%d,%s", crash.Variable, at, []string{"kill", "panic", "segv"}[rand.IntN(3)])
+	return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), plan))
 }
 
 // store makes a step lasting.
 func (s *stormSlot) store(state int64) {
 	s.state.Store(state)
-	lasting()
+	point.Passed()
 }
 
 func (s *testServer) fault(what string, args ...any) {
@@ -356,7 +373,7 @@ func (s *testServer) start(slot *stormSlot, random *rand.Rand) {
 	if err := cloneShell((*int32)(unsafe.Pointer(&slot.pid)), theirs, slot.terminal(), script); err != nil {
 		s.fault("clone", err)
 	}
-	lasting()
+	point.Passed()
 	unix.Close(theirs[0])
 	unix.Close(theirs[1])
 	slot.store(slotRunning)
@@ -445,7 +462,7 @@ func (s *testServer) awaitExit(slot *stormSlot) {
 	} else {
 		s.met(caseExitOwn)
 		exitOf(unix.P_PID, pid, 0)
-		lasting()
+		point.Passed()
 	}
 	s.met(caseCompleted)
 	s.release(slot)

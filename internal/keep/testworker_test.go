@@ -81,6 +81,11 @@ func programName() string {
 }
 
 func runTestWorker(args []string) error {
+	if args[0] == modeStorm || args[0] == modeSweep {
+		if err := planDeath(args[0], args[1]); err != nil {
+			return err
+		}
+	}
 	w, err := Connect()
 	if err != nil {
 		return err

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/crash"
 )
 
 const (
@@ -21,6 +23,17 @@ const (
 	// sendPause is how long a message that finds no room waits until the keeper has looked at its queue, in milliseconds.
 	sendPause = 5
 )
+
+// points are behind the lasting effects of a worker: its messages by their kind, and 0 for the bell.
+var points = func() (points [maxKind]*crash.Point) {
+	points[0] = crash.NewPoint("keep.bell")
+	for kind, m := range messages {
+		if m.from == "worker" {
+			points[kind] = crash.NewPoint("keep." + m.name)
+		}
+	}
+	return points
+}()
 
 // A Worker is the connection of this process to its keeper. A message is safe as soon as its method has returned: the
 // keeper handles it even if this process dies then. All methods may be called concurrently; messages of one
@@ -376,7 +389,7 @@ func (w *Worker) sendLocked(k kind, words, fds int) error {
 		err := w.out.send(w.socket, k, words, fds)
 		switch err {
 		case nil:
-			lasting()
+			points[k].Passed()
 			return nil
 		case unix.EAGAIN, unix.ETOOMANYREFS:
 			w.ring()
@@ -395,5 +408,5 @@ func (w *Worker) sendLocked(k kind, words, fds int) error {
 func (w *Worker) ring() {
 	one := [8]byte{1}
 	unix.Write(w.bell, one[:])
-	lasting()
+	points[0].Passed()
 }

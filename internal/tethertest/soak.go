@@ -1,16 +1,14 @@
 package tethertest
 
 import (
-	"os"
 	"testing"
-)
 
-// soakVariable is set to 1 by `make soak`.
-const soakVariable = "TETHER_SOAK"
+	"github.com/tetherexec/tether/internal/tethertest/soak"
+)
 
 // Soak reports whether tests that search for faults by repetition, load or time run
 // at full length. `make test` runs them short, `make soak` runs them in full.
-func Soak() bool { return os.Getenv(soakVariable) == "1" }
+func Soak() bool { return soak.Full() }
 
 // SoakOnly skips a test whose short form would prove nothing.
 func SoakOnly(t testing.TB) {
@@ -21,9 +19,4 @@ func SoakOnly(t testing.TB) {
 }
 
 // Scaled returns full in make soak and short otherwise: a duration, a number of rounds.
-func Scaled[T any](short, full T) T {
-	if Soak() {
-		return full
-	}
-	return short
-}
+func Scaled[T any](short, full T) T { return soak.Scaled(short, full) }

@@ -174,13 +174,6 @@ func reapUnclaimed(k *server.Kept, pids []int) {
 	}
 }
 
-var (
-	pointHold = crash.NewPoint("worker.hold")
-	pointDrop = crash.NewPoint("worker.drop")
-	pointFree = crash.NewPoint("worker.free")
-	pointReap = crash.NewPoint("worker.reap")
-)
-
 // keeper lets package proc talk to the keeper.
 type keeper struct {
 	worker *keep.Worker
@@ -202,27 +195,22 @@ func (k *keeper) Hold(number int, held ...proc.Held) error {
 	for i, h := range held {
 		list[i] = keep.Held{Slot: slotOf(number), Which: int32(h.Which), FD: h.FD}
 	}
-	err := k.worker.Hold(list...)
-	pointHold.Passed()
-	return err
+	return k.worker.Hold(list...)
 }
 
 // Drop implements proc.Keeper.
 func (k *keeper) Drop(number int, which proc.Which) {
 	k.check(k.worker.Drop(slotOf(number), int32(which)))
-	pointDrop.Passed()
 }
 
 // Free implements proc.Keeper.
 func (k *keeper) Free(number int) {
 	k.check(k.worker.Free(slotOf(number)))
-	pointFree.Passed()
 }
 
 // Reap implements proc.Keeper.
 func (k *keeper) Reap(pid int) {
 	k.check(k.worker.Reap(pid))
-	pointReap.Passed()
 }
 
 // check logs that a message has not reached the keeper: it is gone, and this program will end.
