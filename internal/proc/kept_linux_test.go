@@ -58,9 +58,11 @@ func (k *testKeeper) Free(slot int) {
 	delete(k.held, slot)
 }
 
-func (k *testKeeper) Status(pid int) (code int, ended bool) { return exitCode(unix.P_PID, pid, unix.WNOHANG) }
-func (k *testKeeper) Reap(pid int)                          { reapPid(pid, unix.WNOHANG) }
-func (k *testKeeper) Pid() int                              { return os.Getpid() }
+func (k *testKeeper) Status(pid int) (code int, ended bool) {
+	return exitCode(unix.P_PID, pid, unix.WNOHANG)
+}
+func (k *testKeeper) Reap(pid int) { reapPid(pid, unix.WNOHANG) }
+func (k *testKeeper) Pid() int     { return os.Getpid() }
 
 func newSlot(t *testing.T) *arena.Slot {
 	t.Helper()
