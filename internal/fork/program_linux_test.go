@@ -34,7 +34,7 @@ func finish(s *Starter, c *Command) {
 func init() {
 	helpers["death signal"] = func() {
 		runtime.LockOSThread()
-		command := shell("trap 'echo got the signal; exit' TERM; echo ready; while :; do read line || sleep 0.01; done")
+		command := shell("trap 'echo got the signal; exit' TERM; echo ready; read line")
 		command.DeathSignal = unix.SIGTERM
 		_, err := NewStarter().Start(command)
 		must(err)
@@ -101,7 +101,13 @@ func lines(t *testing.T, name, shell string, files ...*os.File) string {
 }
 
 func TestDeathSignal(t *testing.T) {
-	cmd, scanner := startHelper(t, "death signal", `exec "$0"`)
+	in, out, err := os.Pipe() // so that the child ends with the test in any case
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	cmd, scanner := startHelper(t, "death signal", `exec "$0" <&3 3<&-`, in)
 	if !scanner.Scan() || scanner.Text() != "ready" {
 		t.Fatalf("the child says %q", scanner.Text())
 	}
