@@ -5,7 +5,6 @@ package keep
 import (
 	"fmt"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,7 +37,6 @@ func Become(c Config) error {
 func (k *keeper) prepareFirst(c Config) (err error) {
 	k.limit, k.beat = len(c.Held), int(c.Beat)
 	k.json, k.hasty, k.hangup = number(c.LogJSON), number(c.Hasty), number(!c.IgnoreHangup && hasTerminal())
-	k.files = inheritedFileLimit()
 	if k.program, err = unix.Open("/proc/self/exe", unix.O_PATH, 0); err != nil {
 		return fmt.Errorf("open this program: %w", err)
 	}
@@ -75,14 +73,3 @@ func hasTerminal() bool {
 
 // copyOf returns a copy of a descriptor that survives execve.
 func copyOf(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD, firstPassed) }
-
-// inheritedFileLimit returns the soft limit of descriptors that this process inherited. The Go runtime raises the limit
-// of its process, keeps the old one to itself, and restores it in programs that it executes; so an execve that fails
-// shows it.
-func inheritedFileLimit() int {
-	defer raiseFileLimit()
-	syscall.Exec("", []string{""}, nil)
-	var files unix.Rlimit
-	unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
-	return int(files.Cur)
-}

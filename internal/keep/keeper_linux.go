@@ -4,7 +4,6 @@ package keep
 
 import (
 	"math"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +44,6 @@ type keeper struct {
 	signalled int // its other end
 	json      int // 1: the log is JSON
 	hasty     int // 1: there are no pauses between workers
-	files     int // the soft limit of descriptors, for children
 	beat      int // a worker without a beat for this time is frozen; 0: it need not beat
 	hangup    int // 1: SIGHUP ends the server
 
@@ -63,7 +61,7 @@ type keeper struct {
 	now     int // when wait returned
 	status  int // exit status; -1: the keeper runs
 	command command
-	caught  chan os.Signal
+	unwatch func()                      // ends the delivery of signals
 	pages   trim.Pages                  // of the program; nil: not yet known
 	poll    [2 + 2*maxPeers]unix.PollFd // bell, signals; then end and socket of each peer
 	in, out packet

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/fork/nofile"
 	"github.com/tetherexec/tether/internal/reexec"
 )
 
@@ -79,7 +80,7 @@ func (k *keeper) begin(args []string) error {
 	case k.worker.pid == 0 && k.due[dueStart] == 0:
 		k.due[dueStart] = k.now
 	case k.worker.ready != 0:
-		k.due[dueRest] = k.now + serviceTime
+		k.due[dueRest], k.due[dueEnded] = k.now+serviceTime, k.now // SIGCHLD may be lost meanwhile
 		fallthrough
 	default:
 		k.tell(&k.worker, msgVerdict, int(msgRenew), int(Done), 0)
@@ -113,7 +114,7 @@ func (k *keeper) prepare(args []string) (err error) {
 	}
 	k.limit = max(0, int(min(files.Cur, maxSlot))-reserved)
 	c := &k.command
-	c.name, c.args, c.owner, c.files = os.Args[0], args, int32(unix.Getpid()), unix.Rlimit{Cur: uint64(k.files), Max: files.Max}
+	c.name, c.args, c.owner, c.files = os.Args[0], args, int32(unix.Getpid()), asStarted(files)
 	env, err := syscall.SlicePtrFromStrings(os.Environ())
 	if err != nil {
 		return fmt.Errorf("pass on the environment: %w", err)
@@ -130,16 +131,20 @@ func (k *keeper) prepare(args []string) (err error) {
 // a program, so a signalfd would not see them. A signal that ends the keeper before this has the effect that it should
 // have: the worker gets SIGTERM.
 func (k *keeper) watchSignals() {
-	if k.caught == nil {
-		k.caught = make(chan os.Signal, 16)
-		go func() { // lives as long as the program
-			for sig := range k.caught {
-				number, _ := sig.(syscall.Signal)
-				unix.Write(k.signalled, []byte{byte(number)})
-			}
-		}()
+	caught, done := make(chan os.Signal, 16), make(chan struct{})
+	signal.Notify(caught, unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGCHLD)
+	go func() { // ends with unwatch
+		defer close(done)
+		for sig := range caught {
+			number, _ := sig.(syscall.Signal)
+			unix.Write(k.signalled, []byte{byte(number)})
+		}
+	}()
+	k.unwatch = func() { // all signals that were caught are in the pipe then
+		signal.Stop(caught)
+		close(caught)
+		<-done
 	}
-	signal.Notify(k.caught, unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGCHLD)
 }
 
 // replace executes the worker's program in place of this one: process, children and descriptors stay. It returns only
@@ -149,6 +154,7 @@ func (k *keeper) replace() (errno int) {
 	if err != nil {
 		return errnoOf(err)
 	}
+	k.unwatch()
 	err = execute(k.program, fd, k.command.name, k.command.args)
 	unix.Close(fd)
 	k.watchSignals()
@@ -158,19 +164,22 @@ func (k *keeper) replace() (errno int) {
 // execute executes a program as the keeper with the state behind a descriptor. It returns only if that fails.
 func execute(program, state int, name string, args []string) error {
 	signal.Ignore(unix.SIGHUP) // it would end the new program before that is ready
+	var files unix.Rlimit
+	unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
+	lowered := asStarted(files)
+	unix.Setrlimit(unix.RLIMIT_NOFILE, &lowered)
 	argv := append(reexec.Argv(name, reexec.Keeper, strconv.Itoa(state)), args...)
 	err := syscall.Exec("/proc/self/fd/"+strconv.Itoa(program), argv, os.Environ())
+	unix.Setrlimit(unix.RLIMIT_NOFILE, &files)
 	signal.Reset(unix.SIGHUP)
-	raiseFileLimit()
 	return err
 }
 
-// raiseFileLimit raises the soft limit of descriptors again: syscall.Exec lowers it to the one that this process has
-// inherited.
-func raiseFileLimit() {
-	var files unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
-		files.Cur = files.Max
-		unix.Setrlimit(unix.RLIMIT_NOFILE, &files)
+// asStarted returns the limit of descriptors with the soft limit that this program was started with. The Go runtime has
+// raised it.
+func asStarted(files unix.Rlimit) unix.Rlimit {
+	if nofile.Soft != 0 {
+		files.Cur = nofile.Soft
 	}
+	return files
 }

@@ -26,7 +26,7 @@ var errState = errors.New("not the state of a keeper that this version understan
 // fields lists the numbers of a keeper's state. New ones are added at the end of the list, whatever they are.
 func (k *keeper) fields() []*int {
 	list := []*int{
-		&k.program, &k.previous, &k.notice, &k.bell, &k.signals, &k.signalled, &k.json, &k.hasty, &k.files, &k.beat, &k.hangup,
+		&k.program, &k.previous, &k.notice, &k.bell, &k.signals, &k.signalled, &k.json, &k.hasty, &k.beat, &k.hangup,
 		&k.number, &k.deaths, &k.served, &k.cause, &k.detail, &k.bye, &k.stopping, &k.adopted, &k.endedAt,
 		&k.worker.pid, &k.worker.pidfd, &k.worker.socket, &k.worker.given, &k.worker.ready,
 		&k.worker.deadline, &k.worker.charge, &k.worker.killed,

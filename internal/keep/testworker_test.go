@@ -48,6 +48,7 @@ type response struct {
 	Cause  Cause
 	Detail int
 	Deaths int
+	Limit  int
 	Exit   Exit
 	Held   [][2]int32
 }
@@ -212,7 +213,7 @@ func (s *testServer) answer(conn net.Conn) {
 		if in.Decode(&r) != nil {
 			return
 		}
-		answer := response{Pid: os.Getpid(), Number: s.order.Number, Cause: s.order.Cause, Detail: s.order.Detail, Deaths: s.order.Deaths}
+		answer := response{Pid: os.Getpid(), Number: s.order.Number, Cause: s.order.Cause, Detail: s.order.Detail, Deaths: s.order.Deaths, Limit: s.order.Limit}
 		if err := s.do(r, &answer); err != nil {
 			answer.Err = err.Error()
 		}
