@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/files"
+	"github.com/tetherexec/tether/internal/tethertest/soak"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -209,6 +210,9 @@ func TestFullDisk(t *testing.T) {
 // If a protected name is created or removed at any time while a sandbox is built,
 // as other programs do, every request is served all the same.
 func TestProtectedNameChangesDuringStart(t *testing.T) {
+	if !soak.Full() {
+		t.Skip("runs in make soak only")
+	}
 	b := newFixture(t, nil)
 	name := b.ws + "/.agents"
 	for i := range 80 {
