@@ -17,6 +17,7 @@ import (
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 // A keptServer is a server with a keeper.
@@ -29,7 +30,7 @@ type keptServer struct {
 func startKept(t *testing.T, env ...string) *keptServer {
 	t.Helper()
 	if err := keep.Probe(); err != nil {
-		t.Skip("there is no keeper on this machine: ", err)
+		need.CannotRun(t, "there is no keeper on this machine: %v", err)
 	}
 	p := startTetherEnv(t, append(env, hastyVariable+"=1"), "serve", "--keeper")
 	s := &keptServer{p, p.line(t)}
@@ -296,7 +297,7 @@ func TestSandboxSurvivesWorkers(t *testing.T) {
 	script = "echo once >>count; mkdir .git && echo made; " + script
 	p, err := c.Start(t.Context(), client.Command{Argv: []string{"sh", "-c", script}, Dir: dir, Sandbox: sandbox, OneStream: true})
 	if err != nil && strings.Contains(err.Error(), "sandbox") {
-		t.Skip("there is no sandbox on this machine: ", err)
+		need.CannotRun(t, "there is no sandbox on this machine: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
