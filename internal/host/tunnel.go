@@ -60,7 +60,7 @@ func (d Dialer) Tunnel(ctx context.Context, p *Proxy, address string) (net.Conn,
 	} else {
 		err = p.connect(c, address)
 	}
-	if !stop() { // c was closed, so err is only a consequence
+	if closed := !stop(); closed || err != nil && ctx.Err() != nil { // err is only a consequence; the SOCKS library watches ctx, too
 		err = context.Cause(ctx)
 	}
 	if err != nil {

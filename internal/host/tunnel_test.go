@@ -115,3 +115,22 @@ func TestTunnelEndsWithContext(t *testing.T) {
 		})
 	}
 }
+
+// lateContext is a context whose functions for its end have not run yet.
+type lateContext struct{ context.Context }
+
+func (lateContext) AfterFunc(func()) func() bool { return func() bool { return true } }
+func (lateContext) Value(any) any                { return nil } // or package context would find the one inside
+
+// The SOCKS library watches the context, too. If it notices the end first, the reason is the same.
+func TestTunnelEndsInTheLibrary(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := proxyThat(t, "socks5://", func(c net.Conn) {
+		c.Read(make([]byte, 1))
+		cancel()
+		io.Copy(io.Discard, c)
+	})
+	if _, err := (Dialer{}).Tunnel(lateContext{ctx}, p, "a.example:443"); !errors.Is(err, context.Canceled) {
+		t.Errorf("the reason is %v", err)
+	}
+}
