@@ -81,6 +81,10 @@ func awaitable(fd int, between *Between) error {
 		between.held = 0
 	}
 	ready, over, err := poll(fd)
+	if err == nil && over && !ready {
+		// The kernel looks for output first, and then whether the other end is gone. The last output may have come between the two.
+		ready, _, err = poll(fd)
+	}
 	switch {
 	case err != nil || ready:
 		return err
