@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -22,11 +23,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv(effectsVariable) == "" {
 		os.Exit(m.Run())
 	}
+	Worker(1)
 	defer os.Stdout.WriteString("deferred\n")
 	for range 3 {
 		first.Passed()
 		os.Stdout.WriteString("first\n")
-		second.Passed()
+		second.PassedBy("it")
 		os.Stdout.WriteString("second\n")
 	}
 	os.Stdout.WriteString("end\n")
@@ -45,10 +47,12 @@ func TestProcessDiesBehindTheChosenEffect(t *testing.T) {
 		"4":                     {"first second first", syscall.SIGKILL, ""},
 		"test.first:3":          {"first second first second", syscall.SIGKILL, ""},
 		"test.second:1,kill":    {"first", syscall.SIGKILL, ""},
-		"test.second:1,panic":   {"first deferred", 0, "crash point test.second"},
+		"test.second:1,panic":   {"first deferred", 0, "death at test.second"},
 		"test.second:1,segv":    {"first", 0, "SIGSEGV"},
 		"test.second:9":         {"first second first second first second end deferred", 0, ""},
 		"test.unknown:1":        {"first second first second first second end deferred", 0, ""},
+		"test.second@it":        {"first", syscall.SIGKILL, ""},
+		"test.second@other":     {"first second first second first second end deferred", 0, ""},
 		"many":                  {"", 0, "not a positive number"},
 		"test.first:1,sideways": {"", 0, "unknown way"},
 	} {
@@ -67,6 +71,23 @@ func TestProcessDiesBehindTheChosenEffect(t *testing.T) {
 		}
 		if signal != want.signal || !strings.Contains(stderr.String(), want.stderr) {
 			t.Errorf("%q: ended with %v, stderr %q", spec, err, stderr.String())
+		}
+	}
+}
+
+// A plan in a file is for one process: the next one lives.
+func TestPlanInAFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "plan")
+	if err := os.WriteFile(file, []byte("test.first:2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"first second", "first second first second first second end deferred"} {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), effectsVariable+"=1", Variable+"=@"+file)
+		stdout, _ := cmd.Output()
+		if got := strings.Join(strings.Fields(string(stdout)), " "); got != want {
+			t.Errorf("the process did %q, want %q", got, want)
 		}
 	}
 }
