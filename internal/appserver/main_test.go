@@ -86,14 +86,21 @@ func (f *fixture) connectWith(capabilities j) *user {
 	return c
 }
 
-// spawnParams returns parameters to start argv; options replace or add members.
+// spawnParams returns parameters to start argv; options replace or add members. There is no time limit otherwise: the
+// default of 10 s ends processes too early on a busy machine.
 func (c *user) spawnParams(handle string, options j, argv ...string) j {
-	params := j{"command": argv, "processHandle": handle, "cwd": c.cwd}
+	params := j{"command": argv, "processHandle": handle, "cwd": c.cwd, "timeoutMs": nil}
 	for name, value := range options {
 		params[name] = value
+		if value == absent {
+			delete(params, name)
+		}
 	}
 	return params
 }
+
+// absent as an option removes a member.
+const absent = "absent"
 
 // spawn starts argv and fails the test if that fails.
 func (c *user) spawn(handle string, options j, argv ...string) {

@@ -192,8 +192,8 @@ func TestTimeouts(t *testing.T) {
 	}
 	began := time.Now()
 	const given = 2 * time.Second // long enough for a busy machine to print everything
-	c.sh("absent", nil, "exec sleep 100")
-	c.sh("absent tty", j{"tty": true}, "exec sleep 100")
+	c.sh("absent", j{"timeoutMs": absent}, "exec sleep 100")
+	c.sh("absent tty", j{"timeoutMs": absent, "tty": true}, "exec sleep 100")
 	c.sh("null", j{"timeoutMs": nil}, "sleep 10.5; exit 7")
 	c.sh("given", j{"timeoutMs": given.Milliseconds()}, "printf before; exec sleep 100")
 	c.sh("given tty", j{"timeoutMs": given.Milliseconds(), "tty": true}, "printf before; exec sleep 100")

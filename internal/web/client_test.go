@@ -129,6 +129,9 @@ func TestConnectionsAreReused(t *testing.T) {
 			c := client(t)
 			for range 3 {
 				mustFetch(t, c, with(get("http://"+s.address), "GET", "", test.header))
+				if test.want == 3 { // net/http may use a connection again before it has noticed the extra bytes on it
+					awaitSockets(t, c, 0)
+				}
 			}
 			if s.connections() != test.want {
 				t.Errorf("%d connections, want %d", s.connections(), test.want)

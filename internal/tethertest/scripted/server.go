@@ -144,6 +144,11 @@ func (p *Peer) Leave(reason string) {
 	frames.Write(p.Conn, frames.Close(1001, reason))
 }
 
+// Replaced ends the connection like a server that another process replaces.
+func (p *Peer) Replaced() {
+	frames.Write(p.Conn, frames.Close(1012, wire.ReasonReplaced))
+}
+
 // A Message is a message of the client.
 type Message struct {
 	ID     *int64          `json:"id"`
