@@ -115,5 +115,8 @@ func (a *Arena) File() *os.File { return a.file }
 // Journal returns the journal.
 func (a *Arena) Journal() *Journal { return &a.journal }
 
+// Restoring returns the words for a program that takes over.
+func (a *Arena) Restoring() *Restoring { return &a.header.restoring }
+
 // Close unmaps the arena. No method may be called after it, and no slot or block used.
 func (a *Arena) Close() error { return errors.Join(unmapFile(a.mem), a.file.Close()) }

@@ -47,6 +47,8 @@ type Journal struct {
 	notes     []*Note    // in order; dropped ones stay until the journal is rewritten
 	dead      int64      // bytes of dropped notes
 	allocated int64      // bytes of the current half that have pages
+	damage    error      // what open has found
+	rewrite   bool       // the damage is still in the file, and must not come before further notes
 }
 
 // A Note is one record of the journal.
@@ -103,7 +105,7 @@ func (j *Journal) Append(kind NoteKind, payload ...[]byte) (*Note, error) {
 	}
 	n := &Note{size: noteSize(length)}
 	used := int64(j.half(j.current()).length.Load())
-	if used >= rewriteFrom && j.dead > used/2 || used+n.size > int64(j.arena.halfSize) && j.dead >= n.size {
+	if j.rewrite || used >= rewriteFrom && j.dead > used/2 || used+n.size > int64(j.arena.halfSize) && j.dead >= n.size {
 		if err := j.rewriteLocked(); err != nil {
 			return nil, err
 		}
@@ -170,12 +172,12 @@ func (j *Journal) rewriteLocked() error {
 	}
 	live := slices.DeleteFunc(j.notes, func(n *Note) bool { return n.dropped })
 	offset := int64(journalHead)
-	j.arena.header.half.Store(to, pointSwitch)
 	for _, n := range live {
 		n.offset = offset
 		offset += n.size
 	}
-	j.notes, j.dead = live, 0
+	j.notes, j.dead, j.rewrite = live, 0, false
+	j.arena.header.half.Store(to, pointSwitch) // last: after a panic here, other goroutines may still append
 	j.arena.punch(j.arena.halfAt(from), int64(j.arena.halfSize))
 	pointPunch.Passed()
 	return nil
@@ -242,7 +244,8 @@ func (j *Journal) Replay(visit func(n *Note, kind NoteKind, payload []byte) erro
 	return nil
 }
 
-// open finds the notes of an existing journal.
+// open finds the notes of an existing journal. A note that is damaged is left out, and so is everything
+// behind one whose length is not possible.
 func (j *Journal) open() error {
 	i := j.current()
 	if i > 1 {
@@ -254,16 +257,23 @@ func (j *Journal) open() error {
 	}
 	for offset := int64(journalHead); offset < int64(length); {
 		n, err := j.check(i, offset, int64(length)-offset)
-		if err != nil {
-			return fmt.Errorf("note at %d of the journal: %w", offset, err)
+		if err == nil {
+			j.notes = append(j.notes, n)
+		} else if j.rewrite = true; j.damage == nil {
+			j.damage = fmt.Errorf("note at %d of the journal: %w", offset, err)
 		}
-		j.notes = append(j.notes, n)
+		if n == nil {
+			break
+		}
 		offset += n.size
 	}
 	return nil
 }
 
-// check returns the note at an offset, of which left bytes are left.
+// Damage says what Open has found to be damaged, and left out; nil: nothing.
+func (j *Journal) Damage() error { return j.damage }
+
+// check returns the note at an offset, of which left bytes are left; also if only its content is damaged.
 func (j *Journal) check(i uint64, offset, left int64) (*Note, error) {
 	if left < noteHead {
 		return nil, fmt.Errorf("%w: truncated", ErrDamaged)
@@ -275,7 +285,7 @@ func (j *Journal) check(i uint64, offset, left int64) (*Note, error) {
 		return nil, fmt.Errorf("%w: truncated", ErrDamaged)
 	}
 	if noteChecksum(b[:n.size]) != binary.LittleEndian.Uint32(b[8:]) {
-		return nil, fmt.Errorf("%w: wrong checksum", ErrDamaged)
+		return n, fmt.Errorf("%w: wrong checksum", ErrDamaged)
 	}
 	return n, nil
 }

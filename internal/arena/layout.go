@@ -55,6 +55,16 @@ type header struct {
 	slotsUsed  Word // slots below this number were in use and have pages
 	blocksUsed Word // blocks below this number were in use and may have pages
 	half       Word // the half of the journal that counts: 0 or 1
+	restoring  Restoring
+}
+
+// Restoring is for the program that takes over what an earlier one has left: it tells what the programs
+// before it have died of.
+type Restoring struct {
+	Attempts Word // programs that have begun to take over, since the last one that has completed it
+	Suspect  Word // what the last of them was taking over; 0: nothing in particular
+	Accused  Word // the last Suspect that a program has died of
+	Times    Word // how many programs in a row have died of it
 }
 
 // geometry says where everything is. It never changes.
@@ -129,6 +139,7 @@ type SlotWords struct {
 	CgroupCPU Word // nanoseconds of CPU time that were used in the cgroup before
 	Leader    Word // pid of the command, if Pid is that of a launcher; 0: unknown
 	Launcher  Word // 0: Pid is that of the command; 1: of a launcher; 2: of one that stays
+	Reported  Word // 1: the launcher has reported the command, and what it has reported is recorded
 
 	_ [slotSpare]byte
 }
@@ -137,7 +148,7 @@ type SlotWords struct {
 const smallRecords = 2
 
 // slotSpare fills a slot up.
-const slotSpare = SlotSize - 8*8 - 11*8 - 8 - smallRecords*int(unsafe.Sizeof(Record{})) - 7*8 - 4*8
+const slotSpare = SlotSize - 8*8 - 11*8 - 8 - smallRecords*int(unsafe.Sizeof(Record{})) - 7*8 - 5*8
 
 var _ [SlotSize]byte = [unsafe.Sizeof(SlotWords{})]byte{}
 

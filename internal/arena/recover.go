@@ -8,12 +8,12 @@ import (
 )
 
 // Open maps the arena in f, which a process of tether made, and finds what is in use. The arena
-// owns f, unless there is an error. A damaged slot is no error: see Slot.Err.
+// owns f, unless there is an error. A damaged slot or note is no error: see Slot.Err and Journal.Damage.
 func Open(f *os.File) (*Arena, error) { return open(f, true) }
 
 // Inspect is Open without the right to change anything, for a program that finds out
 // whether it can read the arena while another one uses it. All methods that take, free or append
-// anything end the program.
+// anything end the program. A damaged journal is an error.
 func Inspect(f *os.File) (*Arena, error) { return open(f, false) }
 
 func open(f *os.File, write bool) (*Arena, error) {
@@ -25,7 +25,11 @@ func open(f *os.File, write bool) (*Arena, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.recover(write); err != nil {
+	err = a.recover(write)
+	if !write && err == nil {
+		err = a.journal.damage
+	}
+	if err != nil {
 		_ = unmapFile(a.mem)
 		return nil, fmt.Errorf("open the arena: %w", err)
 	}
