@@ -23,5 +23,5 @@
 //     hands to its successor
 //   - main_linux.go: the start of the keeper; become_linux.go: the program that becomes one; spawn_linux.go: its children
 //   - system_linux.go: messages on a socket, exits of children, the log; probe_linux.go: what a system must have
-//   - worker_linux.go: the worker's side
+//   - worker_linux.go: the worker's side; notify_linux.go: what a service manager is told
 package keep

@@ -2,7 +2,6 @@ package keep
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"time"
 )
@@ -34,7 +33,8 @@ type Config struct {
 	// gets no answer from the server can show it. May be nil.
 	Notice *os.File
 
-	// Hasty lets a worker that has died be replaced at once, however often that happens. It is for tests that kill workers.
+	// Hasty lets a worker that has died be replaced at once, however often that happens, and completes an upgrade soon. It is
+	// for tests that kill workers.
 	Hasty bool
 
 	LogJSON      bool // the keeper's log on standard error is JSON, otherwise text
@@ -50,6 +50,7 @@ type Order struct {
 	Probation time.Duration // for how long the previous program, of another version, may have to take over again; 0: no upgrade
 	Cause     Cause         // why the worker before this one was replaced
 	Detail    int           // of the Cause
+	Died      int           // how many workers have died, in all
 }
 
 // Events are called by the goroutine that reads the keeper's messages. They must not wait. All must be set.
@@ -74,5 +75,5 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the new program was not accepted: %v (%d)", e.Cause, e.Detail)
+	return "the new program was not accepted: " + e.Cause.Describe(e.Detail)
 }

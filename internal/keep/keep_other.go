@@ -17,6 +17,9 @@ func Probe() error { return errOther }
 // Become says that this system has no keeper.
 func Become(Config) error { return errOther }
 
+// OpenProgram says that this system has no keeper.
+func OpenProgram(string) (*os.File, error) { return nil, errOther }
+
 // A Worker does not exist on this system.
 type Worker struct{}
 

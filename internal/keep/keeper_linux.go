@@ -4,24 +4,18 @@ package keep
 
 import (
 	"math"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/trim"
 )
 
-const (
-	// lazyTime is how long messages may wait after the keeper has looked at the queue. So a busy worker wakes the keeper at
-	// most 200 times per second. The queue has room for some 270 messages.
-	lazyTime = int(5 * time.Millisecond)
-	// turn is how many messages the keeper takes before it looks at signals and timers again.
-	turn = 256
-)
+// turn is how many messages the keeper takes before it looks at signals and timers again.
+const turn = 256
 
 // The timers of a keeper, besides the deadlines of its peers.
 const (
-	dueLook      = iota // look at the queue of the worker
+	dueLook      = iota // there may be more messages of the worker
 	dueRest             // the worker has served for serviceTime
 	dueStart            // start a worker; the timers before this one end with the worker
 	dueProbation        // an upgrade is complete
@@ -49,17 +43,19 @@ type keeper struct {
 
 	number   int // of workers that were started
 	deaths   int // in a row, without serviceTime between them
+	died     int // workers that have died or could not be started, in all
 	served   int // 1: a worker has been ready
 	cause    int // why the last worker was replaced: a Cause, with its detail
 	detail   int
 	bye      int // 1: the worker ends the server
-	stopping int // 1: a signal ends the server
+	stopping int // the signal that ends the server; 0: none has
 	adopted  int // how many children there were when the last worker died; later ones are orphans
 	endedAt  int // time of the last search for children that have ended
 	due      [timers]int
 
-	now     int // when wait returned
-	status  int // exit status; -1: the keeper runs
+	now     int  // when wait returned
+	status  int  // exit status; -1: the keeper runs
+	retried bool // a worker has died while it ended the server, and another one does it
 	command command
 	unwatch func()                      // ends the delivery of signals
 	pages   trim.Pages                  // of the program; nil: not yet known
@@ -113,14 +109,11 @@ func (k *keeper) wait() {
 			next = min(next, p.deadline)
 		}
 		end, socket := unix.PollFd{Fd: int32(p.pidfd), Events: unix.POLLIN}, unix.PollFd{Fd: int32(p.socket)}
-		if p != &k.worker || k.due[dueLook] == 0 {
+		if p != &k.worker { // the worker rings the bell; only the end of its socket is an event
 			socket.Events |= unix.POLLIN
 		}
 		if p.given >= 0 {
 			socket.Events |= unix.POLLOUT
-		}
-		if socket.Events == 0 {
-			socket.Fd = -1 // not even its end, which the pidfd tells
 		}
 		k.poll[2+2*i], k.poll[3+2*i] = end, socket
 	}
@@ -189,12 +182,11 @@ func (k *keeper) expired(timer int) {
 	}
 }
 
-// look takes the messages of the worker. If there were some, it looks again after lazyTime, and does not wait for the next
-// message before that.
+// look takes the messages of the worker.
 func (k *keeper) look() {
 	k.due[dueLook] = 0
-	if taken := k.take(&k.worker, turn); taken > 0 && taken < turn {
-		k.due[dueLook] = k.now + lazyTime
+	if k.take(&k.worker, turn) == turn {
+		k.due[dueLook] = k.now
 	}
 }
 
@@ -296,7 +288,7 @@ func (k *keeper) give(p *peer) {
 			sent = k.out.send(p.socket, msgGive, 2*n, n) == nil
 		case p == &k.worker:
 			at = -1
-			sent = k.tell(p, msgServe, protocol, k.number, k.deaths, k.limit, k.beat/1e6, k.probationLeft(), k.cause, k.detail)
+			sent = k.tell(p, msgServe, protocol, k.number, k.deaths, k.limit, k.beat/1e6, k.probationLeft(), k.cause, k.detail, k.died)
 		default:
 			at = -1
 			sent = k.tell(p, msgProve, protocol)

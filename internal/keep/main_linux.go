@@ -132,7 +132,8 @@ func (k *keeper) prepare(args []string) (err error) {
 // have: the worker gets SIGTERM.
 func (k *keeper) watchSignals() {
 	caught, done := make(chan os.Signal, 16), make(chan struct{})
-	signal.Notify(caught, unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGCHLD)
+	// SIGHUP comes last: until now it was ignored, so once it is caught, all are.
+	signal.Notify(caught, unix.SIGINT, unix.SIGTERM, unix.SIGCHLD, unix.SIGHUP)
 	go func() { // ends with unwatch
 		defer close(done)
 		for sig := range caught {

@@ -59,7 +59,7 @@ var messages = [maxKind]message{
 	msgRenew:   {"renew", "worker", nil, false, "", "replace the keeper by the program of the worker, in place. The answer is `verdict`"},
 
 	msgGive:    {"give", "keeper", []string{"slot", "which"}, true, "one per pair", "a part of the descriptors that the keeper holds"},
-	msgServe:   {"serve", "keeper", []string{"protocol", "number", "deaths", "limit", "beat", "probation", "cause", "detail"}, false, "", "all descriptors were given: serve. The fields are those of Order"},
+	msgServe:   {"serve", "keeper", []string{"protocol", "number", "deaths", "limit", "beat", "probation", "cause", "detail", "died"}, false, "", "all descriptors were given: serve. The fields are those of Order"},
 	msgProve:   {"prove", "keeper", []string{"protocol"}, false, "", "to a spare, after the descriptors of slot -1: check the state without changing it, and say `ready`"},
 	msgExit:    {"exit", "keeper", []string{"pid", "token", "state", "code"}, false, "", "the answer to `status`"},
 	msgEnded:   {"ended", "keeper", []string{"pid"}, true, "", "these children of the keeper have ended; those that no slot claims should be reaped"},
@@ -67,6 +67,9 @@ var messages = [maxKind]message{
 	msgDrain:   {"drain", "keeper", []string{"ms"}, false, "", "another worker takes over: answer what is under way within this time, then end"},
 	msgVerdict: {"verdict", "keeper", []string{"question", "cause", "detail"}, false, "", "the result of `upgrade` or `renew`, whose kind is the question"},
 }
+
+// exitNotExecuted is the exit status of a child that could not execute its program.
+const exitNotExecuted = 253
 
 // protocol is the version of the protocol. It changes only if a receiver has to know that a field or message means
 // something else than before.
@@ -83,7 +86,7 @@ const (
 	NotReady   Cause = 3 // it was not ready in time
 	NotStarted Cause = 4 // it could not be executed; detail: number of the error, if known
 	Replaced   Cause = 5 // an upgrade has replaced it
-	Busy       Cause = 6 // another upgrade is under way, or the worker was replaced meanwhile
+	Busy       Cause = 6 // another upgrade is under way or not yet complete, or the worker was replaced meanwhile
 	Done       Cause = 7 // the keeper has been replaced, or the upgrade was completed
 )
 
@@ -94,7 +97,7 @@ var causes = [...]string{
 	NotReady:   "it was not ready in time",
 	NotStarted: "it could not be started",
 	Replaced:   "an upgrade has replaced it",
-	Busy:       "another upgrade is under way",
+	Busy:       "another upgrade is under way, or was less than 30 s ago",
 	Done:       "completed",
 }
 
@@ -111,6 +114,27 @@ func (k kind) wellFormed(from string, fields, fds int) bool {
 		return fds == 1
 	}
 	return fields >= len(m.fields) && fds == 0
+}
+
+// Exit statuses by which a worker says why it does not serve.
+const (
+	ExitUnreadable = 251 // it cannot read the state
+	ExitOlder      = 252 // a newer program has written the state
+)
+
+// Describe tells a Cause with its detail in plain words.
+func (c Cause) Describe(detail int) string {
+	switch {
+	case c == Died && detail == ExitOlder:
+		return "it is older than the program that has written the state of the server"
+	case c == Died && detail == ExitUnreadable:
+		return "it cannot read the state of the server"
+	case c == NotStarted && (detail == exitNotExecuted || detail < 0), c == None, c == Replaced, c == Busy, c == Done:
+		return c.String()
+	case c == NotStarted:
+		return fmt.Sprintf("%v (error %d)", c, detail)
+	}
+	return fmt.Sprintf("%v (exit status %d)", c, detail)
 }
 
 func (c Cause) String() string {

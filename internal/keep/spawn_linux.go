@@ -15,8 +15,6 @@ const (
 	firstPassed = 3
 	// maxPassed is how many descriptors a child can get, with that of its program.
 	maxPassed = 3
-	// exitNotExecuted is the exit status of a child that could not execute its program.
-	exitNotExecuted = 253
 )
 
 // A spawner starts children. It has all that the child needs between fork and execve, in a form that the child can

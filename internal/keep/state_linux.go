@@ -34,7 +34,7 @@ func (k *keeper) fields() []*int {
 	for i := range k.due {
 		list = append(list, &k.due[i])
 	}
-	return list
+	return append(list, &k.died)
 }
 
 // save writes the state to a new memory file, for the program that replaces this one.

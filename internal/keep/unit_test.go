@@ -195,9 +195,15 @@ func TestMessagesAllocateNothing(t *testing.T) { // not parallel: it counts allo
 	}
 	defer unix.Close(ends[0])
 	defer unix.Close(ends[1])
+	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(bell)
 	k := newKeeper()
-	k.limit, k.worker = 100, peer{pid: 1, pidfd: -1, socket: ends[0], given: -1}
-	w := &packet{}
+	k.bell, k.limit, k.worker = bell, 100, peer{pid: 1, pidfd: -1, socket: ends[0], given: -1}
+	w, one := &packet{}, make([]byte, 8)
+	one[0] = 1
 	allocations := testing.AllocsPerRun(100, func() {
 		for slot := range int32(10) {
 			w.words[1], w.words[2], w.words[3], w.words[4] = slot, 0, slot, 1
@@ -210,6 +216,7 @@ func TestMessagesAllocateNothing(t *testing.T) { // not parallel: it counts allo
 			w.words[1] = slot
 			w.send(ends[1], msgFree, 1, 0)
 		}
+		unix.Write(bell, one)
 		k.wait()
 		k.step()
 		for range 10 { // the answers to status

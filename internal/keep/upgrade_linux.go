@@ -16,6 +16,8 @@ const (
 	// probation is how long after an upgrade the previous program is kept. If the new one dies before that, the
 	// previous one goes on.
 	probation = int(30 * time.Second)
+	// hastyProbation is the same with Config.Hasty.
+	hastyProbation = int(500 * time.Millisecond)
 )
 
 // upgrade starts a spare: a worker of another program, which has to prove that it can read the state.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync"
 	"syscall"
@@ -20,6 +21,11 @@ import (
 const (
 	// maxQuestions bounds the questions to the keeper that are not answered, so that its answers always have room in the queue.
 	maxQuestions = 64
+	// lazyTime is how long a message that is not urgent waits until this process rings for the keeper, which then takes all that
+	// have gathered. The start of a command is over by then, so the keeper does not compete with it for a processor.
+	lazyTime = 20 * time.Millisecond
+	// maxUnread is how many messages may gather. The queue has room for some 270.
+	maxUnread = 100
 	// sendPause is how long a message that finds no room waits until the keeper has looked at its queue, in milliseconds.
 	sendPause = 5
 )
@@ -52,6 +58,8 @@ type Worker struct {
 
 	mu      sync.Mutex // guards the fields below, and the order of messages
 	out     packet
+	unread  int           // messages since the bell was rung
+	later   *time.Timer   // rings
 	held    map[int32]int // descriptors by slot
 	total   int
 	token   int32
@@ -83,6 +91,7 @@ func Connect() (*Worker, error) {
 		held:      make(map[int32]int),
 		waiting:   make(map[int32]chan Exit),
 	}
+	w.later = time.AfterFunc(math.MaxInt64, w.ringLate)
 	w.conn, err = w.file.SyscallConn()
 	return w, err
 }
@@ -123,7 +132,7 @@ func (w *Worker) Receive() (held []Held, order Order, prove bool, err error) {
 				Number: int(f[1]), Deaths: int(f[2]), Limit: int(f[3]),
 				Beat:      time.Duration(f[4]) * time.Millisecond,
 				Probation: time.Duration(f[5]) * time.Millisecond,
-				Cause:     Cause(f[6]), Detail: int(f[7]),
+				Cause:     Cause(f[6]), Detail: int(f[7]), Died: int(f[8]),
 			}, false, nil
 		}
 	}
@@ -211,7 +220,11 @@ func (w *Worker) end(err error) {
 func (w *Worker) Close() error {
 	w.file.SetReadDeadline(time.Unix(1, 0))
 	w.reader.Wait()
+	w.later.Stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	unix.Close(w.bell)
+	w.bell = -1
 	return w.file.Close()
 }
 
@@ -313,6 +326,24 @@ func (w *Worker) Beat() error { return w.tell(msgBeat) }
 // Bye says that the server ends: the keeper ends after this process, with its exit status.
 func (w *Worker) Bye() error { return w.tellNow(msgBye) }
 
+// OpenProgram opens a program for Upgrade.
+func OpenProgram(name string) (*os.File, error) {
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), name)
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
+		err = fmt.Errorf("%s is not a program", name)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // Upgrade asks the keeper to replace this worker by another program. It returns if that has failed; otherwise Events.Drain is
 // called.
 func (w *Worker) Upgrade(ctx context.Context, program *os.File) error {
@@ -338,11 +369,13 @@ func (w *Worker) ask(ctx context.Context, question kind, fd int) error {
 	if err == nil {
 		err = w.sendLocked(question, 0, fds)
 	}
+	if err == nil {
+		w.ringLocked()
+	}
 	w.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	w.ring()
 	for {
 		select {
 		case v, ok := <-w.verdicts:
@@ -378,7 +411,7 @@ func (w *Worker) tellLocked(now bool, k kind, fields ...int32) error {
 	copy(w.out.words[1:], fields)
 	err := w.sendLocked(k, len(fields), 0)
 	if err == nil && now {
-		w.ring()
+		w.ringLocked()
 	}
 	return err
 }
@@ -390,9 +423,15 @@ func (w *Worker) sendLocked(k kind, words, fds int) error {
 		switch err {
 		case nil:
 			points[k].Passed()
+			switch w.unread++; w.unread {
+			case 1:
+				w.later.Reset(lazyTime)
+			case maxUnread:
+				w.ringLocked()
+			}
 			return nil
 		case unix.EAGAIN, unix.ETOOMANYREFS:
-			w.ring()
+			w.ringLocked()
 			events := []unix.PollFd{{Fd: int32(w.socket), Events: unix.POLLOUT}}
 			if err == unix.ETOOMANYREFS { // too many descriptors are on their way; the socket is not full
 				events = nil
@@ -404,9 +443,19 @@ func (w *Worker) sendLocked(k kind, words, fds int) error {
 	}
 }
 
-// ring lets the keeper look at its queue now.
-func (w *Worker) ring() {
+// ringLocked lets the keeper look at its queue now.
+func (w *Worker) ringLocked() {
 	one := [8]byte{1}
+	w.unread = 0
 	unix.Write(w.bell, one[:])
 	points[0].Passed()
+}
+
+// ringLate lets the keeper look at messages that have waited for long enough.
+func (w *Worker) ringLate() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unread > 0 {
+		w.ringLocked()
+	}
 }

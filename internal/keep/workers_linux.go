@@ -4,6 +4,7 @@ package keep
 
 import (
 	"math"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -94,9 +95,18 @@ func (k *keeper) isReady(p *peer) {
 	if k.beat != 0 {
 		k.allow(p, k.beat, Frozen)
 	}
+	if k.stopping != 0 {
+		k.stopWorker(unix.Signal(k.stopping))
+	}
+	if k.served == 0 {
+		NotifyReady(os.Getenv(NotifyVariable))
+	}
 	k.served, k.due[dueRest] = 1, k.now+serviceTime
 	if k.previous >= 0 {
 		k.due[dueProbation] = k.now + probation
+		if k.hasty != 0 {
+			k.due[dueProbation] = k.now + hastyProbation
+		}
 	}
 	k.reportEnded()
 }
@@ -133,11 +143,19 @@ func (k *keeper) rest() {
 func (k *keeper) workerEnded() {
 	pid := k.worker.pid
 	k.take(&k.worker, math.MaxInt) // its last messages
+	ready := k.worker.ready
 	why, status := k.endPeer(&k.worker)
 	clear(k.due[:dueStart])
 	k.adopted = k.children(func(int, int) {})
 	switch {
-	case k.bye != 0 || k.stopping != 0:
+	case k.bye != 0:
+		k.finish(status)
+	case k.stopping != 0 && ready == 0:
+		k.finish(0) // no worker could end the server
+	case k.stopping != 0 && why == Died && !k.retried:
+		k.retried = true
+		k.startToStop()
+	case k.stopping != 0:
 		k.finish(status)
 	case k.spare.ready != 0:
 		k.takeOver()
@@ -150,6 +168,7 @@ func (k *keeper) workerEnded() {
 // failed plans the next start after a worker has ended or could not be started.
 func (k *keeper) failed(why Cause, detail int) {
 	k.cause, k.detail = int(why), detail
+	k.died++
 	if k.previous >= 0 {
 		k.say("the new program has failed, the previous one goes on", "status", detail)
 		closed(k.program)
@@ -195,14 +214,37 @@ func (k *keeper) takeSignals() {
 	}
 }
 
-// stop ends the server. The worker does that; if there is none, the keeper does.
+// stop ends the server. The worker does that as soon as it serves, and removes what the server has made. With a second signal
+// before that, the keeper ends everything itself.
 func (k *keeper) stop(sig unix.Signal) {
-	if k.worker.pid == 0 {
+	again := k.stopping != 0
+	k.stopping = int(sig)
+	switch {
+	case k.worker.ready != 0:
+		k.stopWorker(sig)
+	case again:
+		k.finish(0)
+	case k.worker.pid == 0:
+		k.startToStop()
+	default:
+		k.allow(&k.worker, stopTime, NotReady)
+	}
+}
+
+// startToStop starts a worker that ends the server. If that is not possible, the keeper ends everything itself.
+func (k *keeper) startToStop() {
+	k.due[dueStart] = 0
+	if err := k.startPeer(&k.worker, k.program); err != nil {
 		k.finish(0)
 		return
 	}
-	if k.stopping == 0 {
-		k.stopping = 1
+	k.number++
+	k.allow(&k.worker, stopTime, NotReady)
+}
+
+// stopWorker tells the worker to end the server.
+func (k *keeper) stopWorker(sig unix.Signal) {
+	if Cause(k.worker.charge) != NotReady {
 		k.allow(&k.worker, stopTime, NotReady)
 	}
 	unix.PidfdSendSignal(k.worker.pidfd, sig, nil, 0)
