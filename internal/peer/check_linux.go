@@ -39,6 +39,24 @@ func Check(conn net.Conn) error {
 	return p.judge()
 }
 
+// Owner returns nil if the process that made the connection belongs to this user or to root, and Check accepts
+// it. Connections other than Unix sockets are refused.
+func Owner(conn net.Conn) error {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return fmt.Errorf("%w: it has not come over a Unix socket", ErrRefused)
+	}
+	p, err := identify(c)
+	if err != nil {
+		return fmt.Errorf("%w: cannot find out which process is connecting: %w", ErrRefused, err)
+	}
+	p.close()
+	if p.cred.Uid != 0 && p.cred.Uid != uint32(os.Geteuid()) {
+		return fmt.Errorf("%w: it belongs to another user", ErrRefused)
+	}
+	return Check(conn)
+}
+
 // A process is the process at the other end of a connection.
 type process struct {
 	cred *unix.Ucred // at the time of connect, with numbers of our namespaces

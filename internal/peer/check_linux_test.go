@@ -325,7 +325,7 @@ func TestOwnConnectionsAreAccepted(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if err := Check(conn); err != nil {
+		if err := errors.Join(Check(conn), Owner(conn)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -334,6 +334,9 @@ func TestOwnConnectionsAreAccepted(t *testing.T) {
 	defer far.Close()
 	if err := Check(near); err != nil {
 		t.Error(err)
+	}
+	if err := Owner(near); !errors.Is(err, ErrRefused) {
+		t.Errorf("the owner of a connection that is not a Unix socket: %v", err)
 	}
 }
 

@@ -7,10 +7,11 @@
 // So a client is accepted only if it is in the pid and user namespaces of this process.
 //
 // Check fails closed: a client whose namespaces cannot be found out is refused. It is in
-// check_linux.go; on other systems (check_other.go) it accepts every client.
+// check_linux.go; on other systems (check_other.go) it accepts every client. Owner is for requests that not every client
+// may send: it accepts only clients of this user, and none on other systems.
 package peer
 
 import "errors"
 
-// ErrRefused is wrapped by all errors of Check.
+// ErrRefused is wrapped by all errors of Check and Owner.
 var ErrRefused = errors.New("client refused")

@@ -86,6 +86,9 @@ func (r *forkRequest) drop() {
 // giveUp releases a request that has no child, or no longer has one.
 func (r *forkRequest) giveUp() {
 	r.drop()
+	if r.group != nil && r.slot != nil {
+		r.slot.Cgroup.Store(0, pointDetail) // before another process can be in it
+	}
 	if r.group != nil && !r.group.release(nil) { // a child that came too late had started processes
 		r.group.kill()
 		r.group.release(nil)

@@ -141,7 +141,6 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		c.tree = req.group
 	} else {
 		req.giveUp()
-		c.kept.noCgroup()
 		c.tree = newScanTree(c, h.notes)
 	}
 	if spec.Launcher != nil && spec.Launcher.Stays {

@@ -45,6 +45,10 @@ const (
 	HeldReport Which = 1 // Launcher.Report
 	HeldLock   Which = 2 // the first of Launcher.Locks; the others follow
 
+	// HeldListener is the first of the sockets on which a process is served, and the others follow: those of
+	// Spec.Listeners belong to the process, those that its launcher has reported to the launcher.
+	HeldListener Which = 1 << 20
+
 	// FirstOther is the first number that this package does not use.
 	FirstOther Which = 32
 )
@@ -72,15 +76,17 @@ const (
 	launcherStays = 2
 )
 
-// Launches reports whether the process of a slot was started by a launcher, and whether that stays.
-func Launches(slot *arena.Slot) (launcher, stays bool) {
-	return slot.Launcher.Load() != 0, slot.Launcher.Load() == launcherStays
+// Launches reports whether the process of a slot was started by a launcher, whether that stays, and whether it has
+// reported that the command is executed.
+func Launches(slot *arena.Slot) (launcher, stays, reported bool) {
+	return slot.Launcher.Load() != 0, slot.Launcher.Load() == launcherStays, slot.Reported.Load() != 0
 }
 
 var (
 	pointStarting = crash.NewPoint("proc.starting")
 	pointCloned   = crash.NewPoint("proc.cloned")
 	pointRunning  = crash.NewPoint("proc.running")
+	pointReported = crash.NewPoint("proc.reported")
 	pointDetail   = crash.NewPoint("proc.detail")
 	pointCode     = crash.NewPoint("proc.code")
 	pointExited   = crash.NewPoint("proc.exited")
@@ -126,6 +132,9 @@ func Claimed(a *arena.Arena) map[int]bool {
 // Starting reports whether the process of a slot may not have been executed yet.
 func Starting(slot *arena.Slot) bool { return slot.State.Load() == slotStarting }
 
+// Cancel records that the process of a slot, which may still be starting, is being terminated.
+func Cancel(slot *arena.Slot) { slot.Ending.Store(1, pointEnding) }
+
 // Discard frees a slot that has no process, or none any more, as soon as no start can write to it.
 func (s *Supervisor) Discard(slot *arena.Slot) {
 	s.mu.Lock()
@@ -146,6 +155,18 @@ func (s *Supervisor) freeSlot(slot *arena.Slot) {
 	}
 	slot.Input().Clear()
 	slot.Free()
+}
+
+// DropListeners closes the copies of sockets on which a process was served, if a keeper has them: connections to
+// them are refused.
+func (s *Supervisor) DropListeners(slot *arena.Slot, count int) {
+	if s.config.Keeper == nil || slot == nil {
+		return
+	}
+	for i := range count {
+		s.config.Keeper.Drop(Holder(slot), HeldListener+Which(i))
+		s.config.Keeper.Drop(LauncherHolder(slot), HeldListener+Which(i))
+	}
 }
 
 // hangs notes that a start writes to a slot, even if it is abandoned.

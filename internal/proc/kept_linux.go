@@ -32,17 +32,18 @@ func (h *host) record(c *child, req *forkRequest, spec Spec) error {
 		return errNoKeeper
 	}
 	c.kept, req.slot = &kept{h.keeper, spec.Slot}, spec.Slot
-	if err := c.kept.holdLauncher(spec.Launcher); err != nil {
-		return fmt.Errorf("pass the descriptors of a sandbox to the keeper: %w", err)
-	}
-	if err := h.keeper.Hold(Holder(spec.Slot), c.descriptors(spec.between)...); err != nil {
-		return fmt.Errorf("pass the descriptors of a command to the keeper: %w", err)
-	}
-	switch l := spec.Launcher; {
+	switch l := spec.Launcher; { // first: it says that there are descriptors of a launcher
 	case l != nil && l.Stays:
 		spec.Slot.Launcher.Store(launcherStays, pointDetail)
 	case l != nil:
 		spec.Slot.Launcher.Store(launcherEnds, pointDetail)
+	}
+	if err := c.kept.holdLauncher(spec.Launcher); err != nil {
+		return fmt.Errorf("pass the descriptors of a sandbox to the keeper: %w", err)
+	}
+	held := append(c.descriptors(spec.between), listeners(spec.Listeners)...)
+	if err := h.keeper.Hold(Holder(spec.Slot), held...); err != nil {
+		return fmt.Errorf("pass the descriptors of a command to the keeper: %w", err)
 	}
 	if req.group != nil {
 		spec.Slot.CgroupCPU.Store(uint64(req.group.before), pointDetail)
@@ -95,6 +96,14 @@ func (c *child) descriptors(between *outlog.Between) (held []Held) {
 	return held
 }
 
+// listeners lists sockets on which a process is served.
+func listeners(files []*os.File) (held []Held) {
+	for i, f := range files {
+		withDescriptor(f, func(fd int) error { held = append(held, Held{HeldListener + Which(i), fd}); return nil })
+	}
+	return held
+}
+
 // noCgroup records that the process has no cgroup, or none any more.
 func (k *kept) noCgroup() {
 	if k != nil {
@@ -102,10 +111,11 @@ func (k *kept) noCgroup() {
 	}
 }
 
-// running records that the command was executed.
-func (k *kept) running(l Launched) {
+// reported keeps what a launcher has reported about the processes that it has started, and the sockets on
+// which the command is served. It implements the argument of Launcher.Confirm.
+func (k *kept) reported(l Launched, sockets []*os.File) error {
 	if k == nil {
-		return
+		return nil
 	}
 	var held []Held
 	for which, f := range map[Which]*os.File{HeldLeader: l.Leader, HeldInit: l.Init} {
@@ -113,9 +123,22 @@ func (k *kept) running(l Launched) {
 			withDescriptor(f, func(fd int) error { held = append(held, Held{which, fd}); return nil })
 		}
 	}
-	if held != nil {
-		k.keeper.Hold(Holder(k.slot), held...) // without them, signals and the exit take longer ways
-		k.slot.Leader.Store(uint64(l.Pid), pointDetail)
+	err := k.keeper.Hold(Holder(k.slot), held...)
+	if err == nil && len(sockets) > 0 {
+		err = k.keeper.Hold(LauncherHolder(k.slot), listeners(sockets)...)
+	}
+	if err != nil {
+		return fmt.Errorf("pass the descriptors of a sandbox to the keeper: %w", err)
+	}
+	k.slot.Leader.Store(uint64(l.Pid), pointDetail)
+	k.slot.Reported.Store(1, pointReported)
+	return nil
+}
+
+// running records that the command was executed.
+func (k *kept) running() {
+	if k == nil {
+		return
 	}
 	k.slot.StartedAt.Store(uint64(time.Now().UnixNano()), pointDetail)
 	k.slot.State.Store(slotRunning, pointRunning)
@@ -141,7 +164,7 @@ func (h *host) adopt(ctx context.Context, a *Adoption) (*child, error) {
 		if err := c.confirm(ctx, a.Spec.Launcher); err != nil {
 			return nil, err
 		}
-		c.kept.running(c.launched)
+		c.kept.running()
 	default:
 		return nil, ErrNeverStarted
 	}
@@ -158,18 +181,17 @@ func (h *host) adopt(ctx context.Context, a *Adoption) (*child, error) {
 	return c, nil
 }
 
-// confirm finds out whether the command of an adopted launcher was executed. If an earlier program has
-// read the report, that is not known any more: then the command counts as executed, so that it does not run
-// twice.
+// confirm finds out whether the command of an adopted launcher was executed. An earlier program may have
+// read the report; then the end of the launcher's socket means that the command was executed.
 func (c *child) confirm(ctx context.Context, l *Launcher) error {
 	if l == nil || l.Confirm == nil {
 		return nil
 	}
-	launched, err := l.Confirm(ctx)
+	launched, err := l.Confirm(ctx, c.kept.reported)
 	switch {
 	case err == nil:
 		c.launched = launched
-	case !errors.Is(err, io.ErrUnexpectedEOF):
+	case !errors.Is(err, io.ErrUnexpectedEOF) || c.kept.slot.Reported.Load() == 0:
 		unix.Kill(c.pid, unix.SIGKILL) // the pid is still ours, and its end ends everything in the sandbox
 		return ErrNeverStarted
 	}
@@ -334,16 +356,27 @@ func (s *Supervisor) SweepUnclaimed(a *arena.Arena) {
 		claimed[int(slot.Cgroup.Load())] = true
 	}
 	for _, number := range groups.numbers() {
-		if claimed[number] {
-			continue
+		if !claimed[number] {
+			s.removeLeft(groups.adopt(number, 0))
 		}
-		left := groups.adopt(number, 0)
-		s.tasks.Go(func() { // ends soon
-			if !left.empty() {
-				left.killAll()
-				left.await(time.Now().Add(killWait))
-			}
-			removeCgroup(left.path)
-		})
+	}
+}
+
+// removeLeft kills in the background what is left in a cgroup, and removes it.
+func (s *Supervisor) removeLeft(left *cgroup) {
+	s.tasks.Go(func() { // ends soon
+		if !left.empty() {
+			left.killAll()
+			left.await(time.Now().Add(killWait))
+		}
+		removeCgroup(left.path)
+	})
+}
+
+// discardTree removes the cgroup of a process that was not adopted.
+func (h *host) discardTree(slot *arena.Slot) {
+	if number := int(slot.Cgroup.Load()); number != 0 && h.cgroups != nil {
+		slot.Cgroup.Store(0, pointDetail)
+		h.sup.removeLeft(h.cgroups.adopt(number, 0))
 	}
 }

@@ -97,12 +97,28 @@ func TestAdoptCommandThatWasNeverExecuted(t *testing.T) {
 			sup := newSupervisor(t, Config{Keeper: &testKeeper{}})
 			slot := newSlot(t)
 			prepare(slot)
+			var group *cgroup
+			if groups := sup.needHost().cgroups; groups != nil {
+				var fd int
+				var err error
+				if group, fd, err = groups.take(); err != nil {
+					t.Fatal(err)
+				}
+				unix.Close(fd)
+				slot.Cgroup.Store(uint64(group.number), pointDetail)
+			}
 			if p, err := sup.Adopt(t.Context(), Adoption{Spec: Spec{Slot: slot}, Sink: new(Capture)}); !errors.Is(err, ErrNeverStarted) {
 				t.Errorf("%v, %v", p, err)
 			}
 			sup.Discard(slot)
 			if slot.State.Load() != arena.SlotFree {
 				t.Error("the slot is not free")
+			}
+			if group != nil {
+				sup.tasks.Wait()
+				if _, err := os.Stat(group.path); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("its cgroup is left: %v", err)
+				}
 			}
 		})
 	}

@@ -29,8 +29,10 @@ type Launcher struct {
 	Stays bool
 
 	// Confirm waits until the command has been executed, or returns why it was not.
-	// After an error everything that was started is killed.
-	Confirm func(ctx context.Context) (Launched, error)
+	// After an error everything that was started is killed. Confirm calls keep with what the
+	// launcher has reported, and with the sockets on which Confirm lets the command be served, before
+	// it removes the report from the queue of Report.
+	Confirm func(ctx context.Context, keep func(Launched, []*os.File) error) (Launched, error)
 
 	// Report is where Confirm learns that the command was executed, and Locks are descriptors whose locks must
 	// be held while the launcher runs. If the process has a slot, they survive this program. Both may be nil.

@@ -34,7 +34,7 @@ func launched(t *testing.T, script string, confirm func(context.Context) (Launch
 	spec := shell("never run")
 	spec.Launcher = &Launcher{
 		Argv: []string{"/bin/sh", "-c", script}, Env: []string{"LAUNCHER=1", "PATH=/bin:/usr/bin"},
-		Stderr: stderr, Confirm: confirm,
+		Stderr: stderr, Confirm: func(ctx context.Context, _ func(Launched, []*os.File) error) (Launched, error) { return confirm(ctx) },
 	}
 	return spec, said
 }

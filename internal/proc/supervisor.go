@@ -112,6 +112,10 @@ type Spec struct {
 	// Launcher, if any, is started in place of the command and runs it.
 	Launcher *Launcher
 
+	// Listeners are the sockets on which this program serves the process. With a slot they survive this
+	// program as long as the process is open. The caller keeps and closes its own.
+	Listeners []*os.File
+
 	// LateOutput is how long after a failure the exit waits for the output to end, so
 	// that the code that explains the failure has seen all of it. Successes do not wait.
 	// Output that was written before the exit is passed to the sink before it in any
@@ -230,11 +234,11 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 	}
 	var confirmErr error
 	if spec.Launcher != nil {
-		if c.launched, confirmErr = spec.Launcher.Confirm(ctx); confirmErr != nil {
+		if c.launched, confirmErr = spec.Launcher.Confirm(ctx, c.kept.reported); confirmErr != nil {
 			sink = new(Capture) // the command was never executed, so the caller's sink gets no events
 		}
 	}
-	c.kept.running(c.launched)
+	c.kept.running()
 	p := newProcess(s, c, spec, sink)
 	s.add(p)
 	s.tasks.Go(p.run) // ends when the child has exited and its output has ended
@@ -263,8 +267,10 @@ func (s *Supervisor) Adopt(ctx context.Context, a Adoption) (*Process, error) {
 		return nil, ErrClosed
 	}
 	defer s.starts.Done()
-	c, err := s.needHost().adopt(ctx, &a)
+	h := s.needHost()
+	c, err := h.adopt(ctx, &a)
 	if err != nil {
+		h.discardTree(a.Spec.Slot)
 		return nil, err
 	}
 	p := newProcess(s, c, a.Spec, a.Sink)
@@ -274,6 +280,9 @@ func (s *Supervisor) Adopt(ctx context.Context, a Adoption) (*Process, error) {
 		p.state, p.released = closed, true
 		p.code, _ = c.kept.exitCode()
 		close(p.done)
+		if len(a.Files) > 0 {
+			c.kept.free() // as close of an earlier program would have done
+		}
 		s.settleWithin(settleSoon)
 		return p, nil
 	}
