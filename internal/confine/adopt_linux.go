@@ -2,6 +2,7 @@ package confine
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
@@ -9,31 +10,59 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox/stage"
 )
 
-// Adopt returns the launcher of a command that another program has started, from the descriptors that its keeper
-// held for the launcher. They belong to it.
-func (c *Confiner) Adopt(files map[proc.Which]*os.File, stays bool) *proc.Launcher {
-	var channel *stage.Channel
-	if f := files[proc.HeldReport]; f != nil {
-		channel = stage.OpenChannel(f)
+// Adopt returns the launcher of a command that another program has started.
+func (c *Confiner) Adopt(a Adoption) *proc.Launcher {
+	l := &launch{confiner: c, launcher: &proc.Launcher{Stays: a.Stays}, gate: a.Gate}
+	if l.gate != nil {
+		l.listens, _ = l.gate.Ports()
 	}
-	l := &proc.Launcher{Stays: stays, Ended: func() {
-		for _, f := range files {
+	if err := l.serveAgain(a.listeners(), a.Reported); err != nil {
+		a.Closed(err)
+	}
+	l.launcher.Ended = func() {
+		l.end()
+		for _, f := range a.Files {
 			f.Close()
 		}
-		if files[proc.HeldLock] != nil {
+		if a.Files[proc.HeldLock] != nil {
 			c.tasks.Go(c.sweepFreed) // Close waits for it
 		}
-	}}
-	if channel != nil {
-		l.Confirm = func(ctx context.Context) (proc.Launched, error) {
-			launched, listeners, err := channel.Await(ctx)
-			for _, one := range listeners { // the proxy that they led to has ended
-				one.Close()
+	}
+	if report := a.Files[proc.HeldReport]; report != nil {
+		channel := stage.OpenChannel(report)
+		l.launcher.Confirm = func(ctx context.Context, keep func(proc.Launched, []*os.File) error) (proc.Launched, error) {
+			launched, listeners, err := channel.Await(ctx, keep)
+			if why := l.serveAgain(listeners, err == nil && l.listeners == nil); why != nil {
+				a.Closed(why) // the command runs: it must not be started again
 			}
 			return launched, err
 		}
 	}
-	return l
+	return l.launcher
+}
+
+// listeners takes the sockets of the gate out of the files.
+func (a *Adoption) listeners() (sockets []*os.File) {
+	for which := proc.HeldListener; a.Files[which] != nil; which++ {
+		sockets = append(sockets, a.Files[which])
+		delete(a.Files, which)
+	}
+	return sockets
+}
+
+// serveAgain passes the sockets of an adopted command to its gate. all: they must be complete. After an
+// error, or if there is no gate, or if it serves already, they are closed.
+func (l *launch) serveAgain(sockets []*os.File, all bool) error {
+	if l.gate != nil && l.listeners == nil && (all || len(sockets) > 0) {
+		return l.serve(sockets)
+	}
+	for _, f := range sockets {
+		f.Close()
+	}
+	if l.gate == nil && len(sockets) > 0 {
+		return errors.New("it has no proxies any more")
+	}
+	return nil
 }
 
 // keeperTime is how long the keeper may take to close its copies of descriptors.

@@ -2,11 +2,7 @@
 
 package confine
 
-import (
-	"os"
-
-	"github.com/tetherexec/tether/internal/proc"
-)
+import "github.com/tetherexec/tether/internal/proc"
 
 // Adopt is not called: there is no keeper here.
-func (c *Confiner) Adopt(map[proc.Which]*os.File, bool) *proc.Launcher { return nil }
+func (c *Confiner) Adopt(Adoption) *proc.Launcher { return nil }

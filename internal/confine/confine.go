@@ -60,6 +60,9 @@ type Config struct {
 	// program.
 	Self string
 
+	// Earlier says that another program of this server may have left placeholders.
+	Earlier bool
+
 	Log *slog.Logger // nil: no log
 }
 
@@ -171,7 +174,7 @@ func (c *Confiner) open() error {
 			return fmt.Errorf("make a file to hide others with: %w", err)
 		}
 	}
-	ledger, err := placeholder.Open(filepath.Join(c.config.Shared, "placeholders"), c.config.Log)
+	ledger, err := placeholder.Open(c.placeholders(), c.config.Log)
 	if err != nil {
 		return fmt.Errorf("open the list of placeholders: %w", err)
 	}
@@ -179,12 +182,21 @@ func (c *Confiner) open() error {
 	return nil
 }
 
+// placeholders is the directory of the ledger.
+func (c *Confiner) placeholders() string { return filepath.Join(c.config.Shared, "placeholders") }
+
 // Close releases everything that the Confiner has opened. All confined commands must have
 // ended.
 func (c *Confiner) Close() error {
 	c.cancel()
 	c.tasks.Wait()
 	var errs []error
+	if c.ledger == nil && c.config.Earlier { // no probe has swept
+		var err error
+		if c.ledger, err = placeholder.Open(c.placeholders(), c.config.Log); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	if c.ledger != nil {
 		errs = append(errs, c.ledger.Close())
 	}
@@ -238,6 +250,17 @@ type Gate interface {
 
 	// Serve takes the listeners over when the command is about to be executed.
 	Serve(listeners []net.Listener)
+}
+
+// An Adoption describes the sandbox of a command that another program has started.
+type Adoption struct {
+	Files    map[proc.Which]*os.File // that the keeper has held for the launcher; they belong to it from now on
+	Stays    bool                    // see [proc.Launcher]
+	Reported bool                    // the launcher has reported that the command is executed
+	Gate     Gate                    // as in the Request; nil: the command has no network of its own, or no way out of it
+
+	// Closed is called if the command's own network has no way out any more.
+	Closed func(why error)
 }
 
 // A Prepared command is ready to be started, once.

@@ -134,7 +134,7 @@ func TestGateInServersNetworkIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	theirs.Close()
-	_, _, err = channel.Await(t.Context())
+	_, _, err = channel.Await(t.Context(), nil)
 	cmd.Wait()
 	if err == nil || !strings.Contains(err.Error(), "network of the server") {
 		t.Errorf("executed: %v", err)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/crash"
 	"github.com/tetherexec/tether/internal/files/at"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
@@ -445,8 +446,11 @@ func (l *launch) holdPlaceholders() (err error) {
 		}
 		return sandbox.Unenforceable("%v", err)
 	}
+	pointPlaceholders.Passed()
 	return nil
 }
+
+var pointPlaceholders = crash.NewPoint("confine.placeholders")
 
 // finish puts everything into the Spec: from here on, the command can be started.
 func (l *launch) finish() {
@@ -469,10 +473,10 @@ func (l *launch) finish() {
 }
 
 // confirm waits until the command runs.
-func (l *launch) confirm(ctx context.Context) (proc.Launched, error) {
+func (l *launch) confirm(ctx context.Context, keep func(proc.Launched, []*os.File) error) (proc.Launched, error) {
 	defer l.endBuild()
 	l.closeTheirs()
-	launched, listeners, err := l.channel.Await(ctx)
+	launched, listeners, err := l.channel.Await(ctx, keep)
 	l.channel.Close()
 	l.channel = nil
 	if err == nil && l.gate != nil {

@@ -8,7 +8,8 @@
 //     this machine cannot enforce it, the start is an error. If only the way out of a
 //     managed network is missing, the start succeeds, but the command is not executed:
 //     the process prints the reason and fails.
-//   - A network that was opened for a command ends with it.
+//   - A network that was opened for a command ends with it. Of a command that was adopted, it is the same network as before,
+//     or none.
 //   - Whether the sandbox made a command fail (a denial) is decided before the exit
 //     is in the log.
 //

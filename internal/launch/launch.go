@@ -11,6 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/environ"
 	"github.com/tetherexec/tether/internal/netpolicy"
+	"github.com/tetherexec/tether/internal/netproxy"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/shellsnap"
@@ -102,26 +103,36 @@ func Check(p *wire.StartParams) (*Command, error) {
 	return &Command{params: p, cwd: cwd, rules: rules, snapshot: snapshot}, nil
 }
 
+// A Record is where a command is recorded, so that [Launcher.Adopt] of another program can take it over.
+type Record struct {
+	Slot   *arena.Slot                // see proc.Spec
+	Policy func(encoded []byte) error // records a text for Found.Policy
+}
+
 // Start starts a command and returns when it runs. Its events go to log. ctx limits
-// only the start: the command does not end with it. If slot is not nil, the command is recorded
-// there, see proc.Spec.
-func (l *Launcher) Start(ctx context.Context, c *Command, log *outlog.Log, slot *arena.Slot) (child *proc.Process, err error) {
-	s := &start{launcher: l, command: c, ctx: ctx, log: log, slot: slot, spec: l.spec(c)}
-	if s.network, err = l.openNetwork(c, s.spec.Env); err != nil {
+// only the start: the command does not end with it. If record is nil, the command ends with this
+// program.
+func (l *Launcher) Start(ctx context.Context, c *Command, log *outlog.Log, record *Record) (child *proc.Process, err error) {
+	s := &start{launcher: l, command: c, ctx: ctx, log: log, record: record, spec: l.spec(c)}
+	if s.network, err = l.openNetwork(c, s.spec.Env, netproxy.Listen); err != nil {
 		return nil, err
 	}
 	if s.network == nil {
 		return s.run()
 	}
 	s.spec.Env = s.network.env
-	if child, err = s.run(); err != nil {
+	if record != nil {
+		s.spec.Listeners, err = s.network.copies()
+	}
+	if err == nil {
+		child, err = s.run()
+		closeAll(s.spec.Listeners)
+	}
+	if err != nil {
 		s.network.close()
 		return nil, err
 	}
-	l.networks.Go(func() { // ends with the process
-		<-child.Done()
-		s.network.close()
-	})
+	l.endWith(child, s.network)
 	return child, nil
 }
 
@@ -147,7 +158,7 @@ type start struct {
 	command  *Command
 	ctx      context.Context
 	log      *outlog.Log
-	slot     *arena.Slot // nil: the command ends with this program
+	record   *Record // nil: the command ends with this program
 	spec     proc.Spec
 	network  *network // nil: the command uses the machine's network
 }

@@ -3,11 +3,14 @@ package launch
 import (
 	"fmt"
 	"maps"
+	"net"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/tetherexec/tether/internal/netpolicy"
 	"github.com/tetherexec/tether/internal/netproxy"
+	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -90,15 +93,18 @@ type network struct {
 	proxy   *netproxy.Proxy // a proxy for this process; nil: none
 	gate    *netproxy.Gate  // the way out of a managed network; nil: none
 	refusal string          // why a managed network has no way out; otherwise empty
+
+	listeners []net.Listener // of a proxy outside of a managed network
 }
 
 // openNetwork makes the network that the client asks for: with a proxy of tether's own,
-// or a managed network that leads to the proxies that env names. nil: neither.
-func (l *Launcher) openNetwork(c *Command, env []string) (*network, error) {
+// or a managed network that leads to the proxies that env names. nil: neither. listen makes what
+// a proxy outside of a managed network listens on, as netproxy.Listen does.
+func (l *Launcher) openNetwork(c *Command, env []string, listen func(socks bool) ([]net.Listener, error)) (*network, error) {
 	n := &network{env: env}
 	switch {
 	case c.rules != nil:
-		if err := l.openProxy(c, n); err != nil {
+		if err := l.openProxy(c, n, listen); err != nil {
 			return nil, err
 		}
 	case managed(c.params):
@@ -119,7 +125,7 @@ func (l *Launcher) openNetwork(c *Command, env []string) (*network, error) {
 
 // openProxy gives a command a proxy. In a managed network, other processes cannot reach
 // it.
-func (l *Launcher) openProxy(c *Command, n *network) (err error) {
+func (l *Launcher) openProxy(c *Command, n *network, listen func(socks bool) ([]net.Listener, error)) (err error) {
 	want := c.params.NetworkProxy.Proxy
 	isManaged := managed(c.params)
 	log := l.log.With("process", c.params.ProcessID)
@@ -146,8 +152,37 @@ func (l *Launcher) openProxy(c *Command, n *network) (err error) {
 		n.env, n.gate, err = n.proxy.Gate(n.env, want.EnableSocks5, want.AllowLocalBinding)
 		return err
 	}
-	n.env, err = n.proxy.Open(n.env, want.EnableSocks5, want.AllowLocalBinding)
+	if n.listeners, err = listen(want.EnableSocks5); err == nil {
+		n.env = n.proxy.Open(n.env, n.listeners, want.AllowLocalBinding)
+	}
 	return err
+}
+
+// copies returns copies of the sockets on which the proxy listens outside of a managed network.
+func (n *network) copies() (files []*os.File, err error) {
+	for _, l := range n.listeners {
+		f, err := l.(*net.TCPListener).File()
+		if err != nil {
+			closeAll(files)
+			return nil, fmt.Errorf("copy the socket of a proxy: %w", err)
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// endWith closes the network when the process has ended.
+func (l *Launcher) endWith(child *proc.Process, n *network) {
+	l.networks.Go(func() { // ends with the process
+		<-child.Done()
+		n.close()
+	})
 }
 
 // close ends the network with all its connections.

@@ -35,8 +35,8 @@ func nativeCwd(p *wire.StartParams) (string, error) {
 // is nil, the output goes to the log of the command.
 func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc.Process, error) {
 	p := s.command.params
-	if sink == nil {
-		spec.Slot = s.slot
+	if sink == nil && s.record != nil {
+		spec.Slot = s.record.Slot
 	}
 	if !confined(p) {
 		if sink == nil {
@@ -65,9 +65,20 @@ func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc
 			s.command.unconfined = true
 			return s.log
 		}
+		s.recordPolicy(prepared.Policy)
 		return &judgedLog{Log: s.log, command: s.command, policy: prepared.Policy, logger: s.launcher.log}
 	})
 	return child, err
+}
+
+// recordPolicy records what the details of a denial come from.
+func (s *start) recordPolicy(p *sandbox.Policy) {
+	if s.record == nil {
+		return
+	}
+	if err := s.record.Policy(p.Encode()); err != nil {
+		s.launcher.log.Warn("if this server is replaced, a denial of this command will be told without details", "process", s.command.params.ProcessID, "err", err)
+	}
 }
 
 // SandboxType is the name of the command's confinement, in the spelling that its
@@ -101,6 +112,7 @@ type judgedLog struct {
 	*outlog.Log
 	command *Command // gets the denial
 	policy  *sandbox.Policy
+	encoded []byte // the policy of a command that was adopted; nil: unknown
 	logger  *slog.Logger
 }
 
@@ -109,7 +121,7 @@ func (l *judgedLog) Exit(code int) {
 	if code != 0 {
 		l.command.denial = l.judge(code)
 	}
-	l.policy = nil // frees the rules, which can be many
+	l.policy, l.encoded = nil, nil // frees the rules, which can be many
 	l.Log.Exit(code)
 }
 
@@ -140,7 +152,13 @@ func (l *judgedLog) judge(code int) (d Denial) {
 // explain returns the details of a denial; nil: none.
 func (l *judgedLog) explain(code int) *wire.DenialFact {
 	var recent denial.Recent
-	if l.policy == nil { // of a command that was adopted
+	if l.policy == nil && l.encoded != nil {
+		var err error
+		if l.policy, err = sandbox.DecodePolicy(l.encoded); err != nil {
+			l.logger.Warn("a denial has no details", "process", l.command.params.ProcessID, "err", err)
+		}
+	}
+	if l.policy == nil {
 		return nil
 	}
 	if err := l.Tail(denial.RecentBytes, denial.WindowEntries, func(e outlog.Entry) { recent.Add(e.Stream, e.Data) }); err != nil {

@@ -85,31 +85,41 @@ func (p *Proxy) Gate(env []string, socks, localBinding bool) ([]string, *Gate, e
 	return rest, g, nil
 }
 
-// Open serves on the host's loopback, and returns the environment of a process that
-// uses it.
-func (p *Proxy) Open(env []string, socks, localBinding bool) ([]string, error) {
-	http, err := p.openLoopback(p.ServeHTTP)
-	if err != nil {
-		return nil, err
-	}
-	socksAddress := ""
-	if socks {
-		if socksAddress, err = p.openLoopback(p.ServeSocks); err != nil {
-			return nil, err
+// Listen listens on the host's loopback, as often as Open needs it.
+func Listen(socks bool) (listeners []net.Listener, err error) {
+	for range Listeners(socks) {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			for _, one := range listeners {
+				one.Close()
+			}
+			return nil, fmt.Errorf("listen for a process: %w", err)
 		}
+		listeners = append(listeners, l)
 	}
-	return Environment(env, http, socksAddress, localBinding), nil
+	return listeners, nil
 }
 
-func (p *Proxy) openLoopback(serve func(net.Listener)) (address string, err error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("listen for a process: %w", err)
+// Listeners is how many listeners Open needs.
+func Listeners(socks bool) int {
+	if socks {
+		return 2
 	}
-	if !p.run(func() { serve(l) }) {
-		l.Close()
+	return 1
+}
+
+// Open serves HTTP on the first listener and SOCKS5 on the second, if there is one, and returns the environment of a
+// process that uses them. The listeners belong to the proxy.
+func (p *Proxy) Open(env []string, listeners []net.Listener, localBinding bool) []string {
+	addresses := [2]string{}
+	for i, serve := range []func(net.Listener){p.ServeHTTP, p.ServeSocks}[:len(listeners)] {
+		l := listeners[i]
+		addresses[i] = l.Addr().String()
+		if !p.run(func() { serve(l) }) {
+			l.Close()
+		}
 	}
-	return l.Addr().String(), nil
+	return Environment(env, addresses[0], addresses[1], localBinding)
 }
 
 // greetingMagic begins a greeting, which tells a prepared proxy to which

@@ -41,12 +41,13 @@ func (c *Channel) Close() error { return c.file.Close() }
 
 // Await waits until the command has been executed, and returns the listeners that
 // the stage has opened for the server. io.ErrUnexpectedEOF means that the stage
-// never ran.
-func (c *Channel) Await(ctx context.Context) (launched proc.Launched, listeners []*os.File, err error) {
+// never ran, or that an earlier program has taken its report. keep, if not nil, gets the report before that is
+// removed from the queue, with descriptors that stay Await's: until then another program can read it too.
+func (c *Channel) Await(ctx context.Context, keep func(proc.Launched, []*os.File) error) (launched proc.Launched, listeners []*os.File, err error) {
 	defer context.AfterFunc(ctx, func() { c.file.SetReadDeadline(time.Unix(1, 0)) })()
 	ready := false
 	for {
-		message, control, rerr := c.receive()
+		message, control, rerr := c.receive(ready)
 		if rerr == nil && len(message) == 0 { // the end: the exec or the death of the stage closed the socket
 			if ready {
 				return launched, listeners, nil
@@ -54,10 +55,13 @@ func (c *Channel) Await(ctx context.Context) (launched proc.Launched, listeners 
 			return proc.Launched{}, nil, io.ErrUnexpectedEOF
 		}
 		if rerr == nil {
-			if !ready {
+			first := !ready
+			if first {
 				launched, listeners = credentials(control)
 			}
-			ready, rerr = parseReport(message)
+			if ready, rerr = parseReport(message); first && rerr == nil {
+				rerr = c.take(keep, launched, listeners)
+			}
 		}
 		if rerr != nil {
 			launched.Close()
@@ -72,17 +76,34 @@ func (c *Channel) Await(ctx context.Context) (launched proc.Launched, listeners 
 	}
 }
 
-func (c *Channel) receive() (message, control []byte, err error) {
+// take removes the first report from the queue, after keep has got it.
+func (c *Channel) take(keep func(proc.Launched, []*os.File) error, launched proc.Launched, listeners []*os.File) error {
+	if keep != nil {
+		if err := keep(launched, listeners); err != nil {
+			return err
+		}
+	}
+	_, _, err := c.receive(true)
+	return err
+}
+
+// receive returns the next report. If take is false, it stays in the queue, and its descriptors come with it.
+func (c *Channel) receive(take bool) (message, control []byte, err error) {
 	conn, err := c.file.SyscallConn()
 	if err != nil {
 		return nil, nil, err
 	}
 	buf := make([]byte, maxReport)
-	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace((2+MaxListen)*4))
+	var oob []byte
+	flags := unix.MSG_CMSG_CLOEXEC
+	if !take {
+		oob = make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace((2+MaxListen)*4))
+		flags |= unix.MSG_PEEK
+	}
 	var n, oobn int
 	waitErr := conn.Read(func(fd uintptr) bool {
 		for {
-			n, oobn, _, _, err = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
+			n, oobn, _, _, err = unix.Recvmsg(int(fd), buf, oob, flags)
 			if err != unix.EINTR {
 				return err != unix.EAGAIN
 			}

@@ -103,7 +103,7 @@ func TestChannel(t *testing.T) {
 			defer channel.Close()
 			row.say(int(theirs.Fd()))
 			theirs.Close()
-			if _, _, err := channel.Await(t.Context()); !errors.Is(err, row.want) {
+			if _, _, err := channel.Await(t.Context(), nil); !errors.Is(err, row.want) {
 				t.Errorf("awaited: %v, want %v", err, row.want)
 			}
 		})
@@ -123,7 +123,7 @@ func TestChannelPassesProcesses(t *testing.T) {
 	send(int(theirs.Fd()), []byte{reportReady}, unix.UnixRights(self, self))
 	unix.Close(self)
 	theirs.Close()
-	launched, _, err := channel.Await(t.Context())
+	launched, _, err := channel.Await(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestAwaitEndsWithContext(t *testing.T) {
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(enough)
-	if _, _, err := channel.Await(ctx); !errors.Is(err, enough) {
+	if _, _, err := channel.Await(ctx, nil); !errors.Is(err, enough) {
 		t.Errorf("awaited: %v", err)
 	}
 }
