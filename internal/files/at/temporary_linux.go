@@ -62,6 +62,9 @@ func NewNamed(dir int, name string, mode uint32) (*Temporary, error) {
 	return &Temporary{Fd: fd, Name: name, dir: dir}, nil
 }
 
+// Named returns a Temporary for a file with a name that another program has made. fd and dir are the caller's.
+func Named(dir, fd int, name string) *Temporary { return &Temporary{Fd: fd, Name: name, dir: dir} }
+
 // masked reports whether a new file has no permission that the umask removes. Before Linux
 // 6.0, files without a name ignored the umask on file systems without access control lists.
 func masked(fd int) bool {

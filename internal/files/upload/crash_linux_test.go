@@ -17,7 +17,7 @@ import (
 )
 
 func init() {
-	helpers["crash"] = crash
+	helpers["crash"] = receiveForever
 	helpers["full disk"] = fullDisk
 }
 
@@ -29,9 +29,9 @@ func helper(part string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// crash is a server that receives uploads until it is killed. Its arguments are
+// receiveForever is a server that receives uploads until it is killed. Its arguments are
 // the journal and the target.
-func crash() {
+func receiveForever() {
 	journal, err := OpenJournal(os.Args[1])
 	if err != nil {
 		panic(err)

@@ -11,10 +11,11 @@
 //
 // An upload ends with its commit, an abort, the session or [IdleLimit]. If a server
 // is killed, its [Journal] lists the files that it leaves behind, and the next server
-// removes them with [Sweep].
+// removes them with [Sweep]. With a [Record], another program of the same server goes on with the uploads of one that has
+// died: it gets the descriptors, and the state as it was after the last block.
 //
 // Where a change belongs: table.go has the uploads of a session and their order, upload.go one of them;
 // place_linux.go finds the target; temporary_linux.go and attributes_linux.go make the hidden file and decide
 // what it keeps of the file that it replaces; spans.go and digest.go track the received bytes;
-// journal.go lists the hidden files for the next server.
+// journal.go lists the hidden files for the next server; record.go is for another program of the same server.
 package upload

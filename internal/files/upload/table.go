@@ -35,6 +35,7 @@ type Place func(ctx context.Context, path string) (dir *os.File, name string, er
 type Config struct {
 	Journal *Journal      // nil: files of a killed server stay
 	Idle    time.Duration // 0: IdleLimit
+	Record  func() Record // where a new upload is recorded; nil: uploads end with this program
 }
 
 // A Table has the uploads of one session. Requests about one upload run one at a
@@ -43,10 +44,13 @@ type Config struct {
 type Table struct {
 	journal *Journal
 	idle    time.Duration
-	sync    func(*os.File) error // syncs a file to the disk
-	ctx     context.Context      // ends with Close
-	cancel  context.CancelCauseFunc
-	timers  sync.WaitGroup // armed or running
+
+	newRecord func() Record // may be nil
+
+	sync   func(*os.File) error // syncs a file to the disk
+	ctx    context.Context      // ends with Close
+	cancel context.CancelCauseFunc
+	timers sync.WaitGroup // armed or running
 
 	mu        sync.Mutex // guards the fields below
 	uploads   map[string]*upload
@@ -62,7 +66,7 @@ func New(config Config) *Table {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Table{
-		journal: config.Journal, idle: config.Idle, sync: (*os.File).Sync,
+		journal: config.Journal, idle: config.Idle, newRecord: config.Record, sync: (*os.File).Sync,
 		ctx: ctx, cancel: cancel, uploads: map[string]*upload{},
 	}
 }
@@ -145,6 +149,11 @@ func (t *Table) begin(ctx context.Context, u *upload, place Place, path string) 
 	dir, name, err := place(ctx, path)
 	if err == nil {
 		u.temp, err = newTemporary(dir, name, t.journal)
+	}
+	if err == nil {
+		if err = t.keep(u); err != nil {
+			err = errors.Join(err, u.temp.remove())
+		}
 	}
 	if err != nil {
 		t.forget(u)
@@ -247,6 +256,7 @@ func (t *Table) Close() error {
 		if u.state == receiving {
 			errs = append(errs, t.drop(u))
 		}
+		u.unrecord()
 		t.release(u)
 	}
 	t.timers.Wait()
@@ -330,6 +340,7 @@ func (t *Table) expire(u *upload) {
 // if it could not be removed.
 func (t *Table) drop(u *upload) error {
 	t.forget(u)
+	u.unrecord()
 	if err := u.temp.remove(); err != nil {
 		return failing("remove the temporary file", err)
 	}
@@ -353,6 +364,7 @@ func (t *Table) remember(u *upload) {
 	t.open--
 	t.committed = append(t.committed, u.params.UploadID)
 	if len(t.committed) > MaxCommitted {
+		t.uploads[t.committed[0]].unrecord()
 		delete(t.uploads, t.committed[0])
 		t.committed = t.committed[1:]
 	}

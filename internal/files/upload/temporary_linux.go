@@ -52,6 +52,7 @@ func newTemporary(dir *os.File, target string, journal *Journal) (_ *temporary, 
 	if t.hidden, err = at.NewNamed(t.at(), t.name, 0o600); err != nil {
 		return nil, errors.Join(err, journal.done(t.name))
 	}
+	pointFile.Passed()
 	t.file = os.NewFile(uintptr(t.hidden.Fd), t.name)
 	if old != nil {
 		err = t.tryOwner(old) // fail now rather than after the last byte
@@ -196,13 +197,33 @@ func (t *temporary) rename() error {
 	if err := t.hidden.Replace(t.target); err != nil {
 		return err
 	}
+	pointMoved.Passed()
 	t.syncDir()
-	// Later errors change nothing: the file is at its target, and its bytes are
-	// on the disk.
+	t.moved()
+	return nil
+}
+
+// moved ends the upload of a file that is at its target. Errors change nothing: its bytes are on the disk.
+func (t *temporary) moved() {
 	t.file.Close()
 	t.dir.Close()
 	_ = t.journal.done(t.name)
-	return nil
+}
+
+// reopenTemporary returns a file that another program has made.
+func reopenTemporary(dir, file *os.File, name, target string, journal *Journal) *temporary {
+	t := &temporary{file: file, dir: dir, name: name, target: target, journal: journal}
+	t.hidden = at.Named(t.at(), int(file.Fd()), name)
+	journal.claim(name)
+	_ = unix.Unlinkat(t.at(), name+modeSuffix, 0) // of a newMode that was interrupted
+	return t
+}
+
+// isTarget reports whether the file is at its target.
+func (t *temporary) isTarget() bool {
+	var open, named unix.Stat_t
+	return unix.Fstat(int(t.file.Fd()), &open) == nil &&
+		unix.Fstatat(t.at(), t.target, &named, unix.AT_SYMLINK_NOFOLLOW) == nil && at.Same(open, named)
 }
 
 // syncDir syncs the new name to the disk, if the directory can be read. After a

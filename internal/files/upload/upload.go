@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/tetherexec/tether/internal/crash"
 	"github.com/tetherexec/tether/internal/slots"
 	"github.com/tetherexec/tether/wire"
 )
@@ -31,6 +32,7 @@ type upload struct {
 
 	state  state
 	temp   *temporary
+	record Record // nil: it ends with this program
 	have   spans
 	sum    prefixSum
 	digest [sha256.Size]byte // of a committed file
@@ -71,6 +73,10 @@ func (u *upload) write(offset uint64, block []byte) error {
 	offset, block, err := u.newPart(offset, block)
 	if err == nil {
 		_, err = u.temp.file.WriteAt(block, int64(offset))
+		pointBlock.Passed()
+	}
+	if err == nil {
+		err = u.save(recordedReceiving, have)
 	}
 	if err != nil {
 		return failing(fmt.Sprintf("write %d bytes at %d", len(block), offset), err)
@@ -112,12 +118,20 @@ func (u *upload) commit(ctx context.Context, digest [sha256.Size]byte, sync func
 	if got := u.sum.value(); got != digest {
 		return refuse(ErrDigest, "the received bytes have %x", got)
 	}
+	u.digest = digest
 	if err := u.install(sync); err != nil {
-		return errors.Join(err, u.temp.hide())
+		return errors.Join(err, u.temp.hide(), u.save(recordedReceiving, u.have))
 	}
-	u.state, u.digest, u.temp, u.sum = committed, digest, nil, prefixSum{}
+	u.state, u.temp, u.sum = committed, nil, prefixSum{}
+	u.settle()
 	return nil
 }
+
+var (
+	pointFile  = crash.NewPoint("upload.file")
+	pointBlock = crash.NewPoint("upload.block")
+	pointMoved = crash.NewPoint("upload.moved")
+)
 
 // install syncs the file, whose bytes are verified, to the disk and moves it
 // to its target.
@@ -131,6 +145,9 @@ func (u *upload) install(sync func(*os.File) error) error {
 		u.have = nil
 		u.sum.reset()
 		return failing("put the file on the disk; send it again", err)
+	}
+	if err := u.save(recordedCommitting, u.have); err != nil {
+		return failing("record the commit", err)
 	}
 	if err := u.temp.rename(); err != nil {
 		return failing("put the file in its place", err)
