@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -133,6 +134,7 @@ type Listener struct {
 	anyNamespace  bool           // see Config
 	namespaceHint string         // see Config
 	close         func() error   // once; also removes the socket file
+	left          atomic.Bool    // the socket file is not removed: another process goes on with the socket
 }
 
 // Close stops listening and removes the socket file, unless another server has
@@ -279,7 +281,7 @@ func (l *Listener) useSocket(endpoint Endpoint) error {
 	}
 	l.Listener, l.URL, l.SocketPath = l.socket, endpoint.URL(), path
 	l.close = sync.OnceValue(func() error {
-		if now, err := os.Lstat(path); err == nil && os.SameFile(ours, now) {
+		if now, err := os.Lstat(path); err == nil && os.SameFile(ours, now) && !l.left.Load() {
 			os.Remove(path) // best effort: the next server replaces a stale file
 		}
 		return l.socket.Close()

@@ -3,6 +3,7 @@ package listen
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,12 +21,20 @@ type Handler struct {
 	Serve    func(ctx context.Context, stream *rpc.WebSocket, peer string)
 	Stopping *rpc.CloseError
 
-	MaxConnections int64           // a client above the limit is told to try again later
-	Idle           *Idle           // nil: the listener never ends by itself
-	Metrics        func(io.Writer) // writes the page /metrics; nil: there is none
-	AnyPath        bool            // clients may upgrade at every path except those of the health checks
-	Log            *slog.Logger    // nil: nothing is logged
+	MaxConnections int64 // a client above the limit is told to try again later
+	Idle           *Idle // nil: the listener never ends by itself
+
+	// When Leave is closed, another process goes on with the socket ([Inherit]): Serve stops to accept, gives clients
+	// that are connecting a moment to complete it, and returns ErrLeft. The connections go on. May be nil.
+	Leave <-chan struct{}
+
+	Metrics func(io.Writer) // writes the page /metrics; nil: there is none
+	AnyPath bool            // clients may upgrade at every path except those of the health checks
+	Log     *slog.Logger    // nil: nothing is logged
 }
+
+// ErrLeft means that another process goes on with the socket.
+var ErrLeft = errors.New("another process goes on with the socket")
 
 // Serve passes clients to h until ctx ends, or until h.Idle ends the server. Then it closes the listener, tells the
 // clients, waits until all calls of h.Serve have returned, and returns nil.
@@ -37,10 +46,11 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 		log.Info("the server was not used for a while")
 		cancel()
 	})()
-	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients get the reason
+	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients get the reason; not ended by Leave
 	var open atomic.Int64
 	var conns sync.WaitGroup
-	web := &upgrader{auth: l.auth, anyNamespace: l.anyNamespace, hint: l.namespaceHint, anyPath: h.AnyPath, metrics: h.Metrics, log: log}
+	web := &upgrader{auth: l.auth, anyNamespace: l.anyNamespace, hint: l.namespaceHint, anyPath: h.AnyPath, metrics: h.Metrics, log: log,
+		leave: h.Leave, leaving: func() { l.left.Store(true) }}
 	web.accept = func(conn net.Conn, buffered []byte, peer string) {
 		h.Idle.connected()
 		conns.Go(func() { // ends with the connection
@@ -55,6 +65,13 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 		})
 	}
 	err := web.serve(ctx, l)
+	if errors.Is(err, ErrLeft) {
+		go func() { // ends with the connections
+			conns.Wait()
+			stop(nil)
+		}()
+		return err
+	}
 	stop(h.Stopping)
 	conns.Wait()
 	return err

@@ -28,6 +28,9 @@ const (
 	// idleTimeout ends a kept-alive HTTP connection, such as that of a health
 	// check, without further requests.
 	idleTimeout = 60 * time.Second
+	// joinTime is how long a client that has connected may take to upgrade while another process waits for
+	// the socket. A client of this machine needs less than a millisecond.
+	joinTime = 20 * time.Millisecond
 	// maxRequestHeader leaves room for a large bearer token.
 	maxRequestHeader = 32 << 10
 	// maxWaiting limits the connections that have not become WebSockets. One more
@@ -49,6 +52,9 @@ type upgrader struct {
 	// caller's stack and buffers are held until then.
 	accept func(conn net.Conn, buffered []byte, peer string)
 
+	leave   <-chan struct{} // see Handler
+	leaving func()          // is called before l is closed because of leave
+
 	mu       sync.Mutex
 	stopped  bool           // no more upgrades
 	upgrades sync.WaitGroup // in progress; grows only under mu and before stopped
@@ -56,7 +62,8 @@ type upgrader struct {
 
 // serve answers requests on l until ctx ends. Then it closes l and every connection
 // that was not passed to accept, and returns nil. accept is not called after serve
-// has returned.
+// has returned. If u.leave is closed, connections have joinTime to be passed to accept, and
+// serve returns ErrLeft.
 func (u *upgrader) serve(ctx context.Context, l net.Listener) error {
 	var waiting waitingRoom
 	srv := &http.Server{
@@ -74,9 +81,24 @@ func (u *upgrader) serve(ctx context.Context, l net.Listener) error {
 	srv.Protocols.SetHTTP1(true)
 	cancel := context.AfterFunc(ctx, func() { srv.Close() })
 	defer cancel()
-	err := srv.Serve(l)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }() // ends with srv
+	var err error
+	select {
+	case err = <-served:
+	case <-u.leave:
+		u.leaving()
+		joining, over := context.WithTimeout(context.WithoutCancel(ctx), joinTime)
+		srv.Shutdown(joining)
+		over()
+		<-served
+		err = ErrLeft
+	}
 	srv.Close()
 	u.stop()
+	if err == ErrLeft {
+		return err
+	}
 	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

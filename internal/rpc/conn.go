@@ -20,6 +20,10 @@ const (
 	// leaves a part of closeGrace for the close frame.
 	answerGrace = closeGrace / 2
 
+	// leaveGrace is how long requests may take to be answered after Leave. The process
+	// does not live that long.
+	leaveGrace = time.Minute
+
 	// lingerTime is how long the stream stays open for reading after the close
 	// frame was sent. After that, bytes of the peer are answered with a reset.
 	lingerTime = 250 * time.Millisecond
@@ -100,6 +104,7 @@ type timers struct {
 	pinger  *time.Timer
 	closer  *time.Timer // closes the stream after closeGrace; nil until the connection begins to end
 	answers *time.Timer // ends the wait for answers; nil unless the connection was dismissed
+	told    func()      // see Leave; may be nil
 }
 
 // New returns a connection that does nothing until Serve is called.
@@ -153,8 +158,22 @@ func (c *Conn) Close(why error) { c.end(why, false) }
 // Nothing else is sent, and no further request is read.
 func (c *Conn) Dismiss(why *CloseError) { c.end(why, true) }
 
+// Leave is Dismiss for a server that another process replaces. A request whose answer is not among those
+// before the close frame was not carried out: no request is admitted from now on, and the close frame comes
+// after the last answer, or not at all. Context does not end before that. told is called
+// when the close frame was written, or the connection has ended without one; the caller does not wait
+// longer than it can, and ends the process.
+func (c *Conn) Leave(why *CloseError, told func()) {
+	c.allowance.requests.close() // before the writer may find that there is nothing left to answer
+	if !c.beginEnd(why, true, told) {
+		told()
+		return
+	}
+	c.writer.signal()
+}
+
 func (c *Conn) end(why error, awaitAnswers bool) {
-	if !c.beginEnd(why, awaitAnswers) {
+	if !c.beginEnd(why, awaitAnswers, nil) {
 		return
 	}
 	c.cancel(why)
@@ -165,9 +184,9 @@ func (c *Conn) end(why error, awaitAnswers bool) {
 	c.writer.signal()
 }
 
-// beginEnd notes why the connection ends, and starts the timers of its end. It reports false if the connection is
-// already ending.
-func (c *Conn) beginEnd(why error, awaitAnswers bool) bool {
+// beginEnd notes why the connection ends, and starts the timers of its end. told is that of Leave; otherwise it is
+// nil. beginEnd reports false if the connection is already ending.
+func (c *Conn) beginEnd(why error, awaitAnswers bool, told func()) bool {
 	t := &c.timers
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,6 +194,10 @@ func (c *Conn) beginEnd(why error, awaitAnswers bool) bool {
 		return false
 	}
 	c.writer.queue.end(why, awaitAnswers) // before the timers start, because they change the queue
+	if told != nil {
+		t.told, t.closer = told, time.AfterFunc(leaveGrace, func() { c.stream.Close() })
+		return true
+	}
 	t.closer = time.AfterFunc(closeGrace, func() { c.stream.Close() })
 	if awaitAnswers {
 		t.answers = time.AfterFunc(answerGrace, c.writer.stopAwaitingAnswers)
@@ -187,6 +210,13 @@ func (c *Conn) beginEnd(why error, awaitAnswers bool) bool {
 func (c *Conn) write() {
 	defer c.writer.dropQueued()
 	complete := c.writer.run()
+	c.timers.mu.Lock()
+	leaving := c.timers.told
+	c.timers.mu.Unlock()
+	if leaving != nil {
+		c.cancel(c.writer.queue.reason())
+		leaving()
+	}
 	e, told := errors.AsType[*CloseError](c.writer.queue.reason())
 	if !complete || !told || e.byPeer {
 		c.stream.Close()

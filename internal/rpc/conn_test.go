@@ -393,6 +393,47 @@ func TestDismissAnswersFirst(t *testing.T) {
 	})
 }
 
+// A server that is replaced answers what it has read, however long that takes, before it says so. It reads nothing more, and
+// requests in progress are not disturbed.
+func TestLeaveAnswersAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pipePair(t)
+		requests := make(chan *Request, 3)
+		c := serve(t, NewWebSocket(a, nil), handlerFuncs{request: func(r *Request) { requests <- r }})
+		client := newPeer(t, b)
+		client.send(`{"id":1,"method":"m"}`)
+		client.send(`{"id":2,"method":"m"}`)
+		first, second := <-requests, <-requests
+		told := false
+		c.Leave(violation(CloseRestart, "why"), func() { told = true })
+		client.send(`{"id":3,"method":"m"}`)
+		first.Reply(nil)
+		synctest.Wait()
+		time.Sleep(closeGrace + answerGrace)
+		if told || c.Context().Err() != nil || len(requests) > 0 {
+			t.Errorf("told: %v, context: %v, further requests: %d", told, c.Context().Err(), len(requests))
+		}
+		second.Reply(nil)
+		for _, want := range []string{"1", "2"} {
+			if got := string(client.next().ID.AppendJSON(nil)); got != want {
+				t.Errorf("answer %s instead of %s", got, want)
+			}
+		}
+		if code, reason := client.goodbye(); code != CloseRestart || reason != "why" {
+			t.Errorf("close frame %d %q", code, reason)
+		}
+		b.Close()
+		c.wait(t)
+		if !told || len(requests) > 0 {
+			t.Errorf("told: %v, further requests: %d", told, len(requests))
+		}
+		c.Leave(violation(CloseRestart, "again"), func() { told = false })
+		if told {
+			t.Error("a connection that has ended is waited for")
+		}
+	})
+}
+
 // A peer that was sent a close frame can still send for a while, and is not reset
 // before it has read why.
 func TestLinger(t *testing.T) {

@@ -126,5 +126,6 @@ const (
 	ClosePolicy    = 1008
 	CloseTooBig    = 1009
 	CloseInternal  = 1011
+	CloseRestart   = 1012
 	CloseTryAgain  = 1013
 )

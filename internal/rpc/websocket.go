@@ -75,6 +75,9 @@ func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
 	return s
 }
 
+// Conn is the connection below the WebSocket.
+func (s *WebSocket) Conn() net.Conn { return s.conn }
+
 // TextOnly makes the stream skip binary messages; otherwise they are read like
 // text. It is called before the first Read.
 func (s *WebSocket) TextOnly() { s.textOnly = true }

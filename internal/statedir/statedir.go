@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/tetherexec/tether/internal/filelock"
 	"github.com/tetherexec/tether/internal/files/upload"
@@ -28,9 +30,34 @@ func (d *Dir) Uploads() string { return filepath.Join(d.Own, uploadsName) }
 // Commands is where the notes about commands are.
 func (d *Dir) Commands() string { return filepath.Join(d.Own, commandsName) }
 
+// Notice is the file of the keeper's last error. It is empty while all is well.
+func (d *Dir) Notice() string { return filepath.Join(d.Own, noticeName) }
+
+// Notices returns what the keepers of all servers in a shared directory report.
+func Notices(shared string) []string {
+	var notices []string
+	names, _ := filepath.Glob(filepath.Join(shared, ownPattern, noticeName)) // the pattern is well-formed
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(io.LimitReader(f, maxNotice))
+		f.Close()
+		if line := strings.TrimSpace(string(text)); err == nil && line != "" {
+			notices = append(notices, line)
+		}
+	}
+	return notices
+}
+
+// maxNotice limits what is read of a notice, which is a line.
+const maxNotice = 4 << 10
+
 const (
 	ownPattern   = "server-*"
 	lockName     = "lock"
+	noticeName   = "notice"   // the keeper's last error
 	uploadsName  = "uploads"  // the journal of uploads
 	commandsName = "commands" // the notes about commands
 )

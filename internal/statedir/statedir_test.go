@@ -99,3 +99,21 @@ func TestStateDirIsReal(t *testing.T) {
 		}
 	}
 }
+
+// What a keeper reports is found by other programs; a keeper that has nothing to report is not.
+func TestNotices(t *testing.T) {
+	dir := t.TempDir()
+	for _, text := range []string{"", "level=ERROR msg=\"the worker cannot be started\"\n"} {
+		d, err := statedir.Open(dir)
+		if err == nil {
+			err = os.WriteFile(d.Notice(), []byte(text), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+	}
+	if got := statedir.Notices(dir); len(got) != 1 || got[0] != "level=ERROR msg=\"the worker cannot be started\"" {
+		t.Errorf("%q", got)
+	}
+}
