@@ -99,11 +99,9 @@ func (s *Session) attachLocked(peer Peer, resumed bool) *Attachment {
 // not prove it, it is evicted.
 func (t *Table) Resume(ctx context.Context, id string, peer Peer) (*Attachment, error) {
 	for {
-		t.mu.Lock()
-		s := t.sessions[id]
-		t.mu.Unlock()
-		if s == nil {
-			return nil, fmt.Errorf("%w %s", ErrUnknownSession, id)
+		s, err := t.find(t.sessions, id)
+		if err != nil {
+			return nil, err
 		}
 		s.mu.Lock()
 		if s.ended || s.holder.expired(time.Now()) {

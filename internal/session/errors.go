@@ -15,6 +15,7 @@ var (
 	ErrResumed        = errors.New(wire.ReasonResumed)
 	ErrEnded          = errors.New("session has ended")
 	ErrLimit          = errors.New("limit reached")
+	ErrAside          = errors.New("was set aside: the server has crashed each time it took the session over. Its commands run until the server ends")
 
 	ErrProcessExists   = errors.New("already exists")
 	ErrUnknownProcess  = errors.New("unknown process id")

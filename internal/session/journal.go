@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/arena"
+	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
@@ -15,8 +16,9 @@ import (
 // Kept says where sessions are recorded, so that [Table.Restore] of another program finds them if
 // this one dies.
 type Kept struct {
-	Arena  *arena.Arena
-	Keeper proc.Keeper
+	Arena   *arena.Arena
+	Keeper  proc.Keeper
+	Program string // version of this program
 }
 
 // The kinds of notes in the journal. Numbers up to lastKind belong to this package.
@@ -25,6 +27,12 @@ const (
 	noteEnded   arena.NoteKind = 2 // a session has ended, and its processes have to
 	noteStarted arena.NoteKind = 3 // a process is about to be started
 	noteDone    arena.NoteKind = 4 // a write or another action with an id takes effect now
+
+	// A session was set aside: programs of this version have died of it.
+	noteAside = 5 | arena.Skippable
+
+	notePolicy = 6 | arena.Skippable // the policy of the sandbox in which a process is about to be started
+	noteUpload = 7 | arena.Skippable // the state of an upload; without one it has ended
 
 	lastKind arena.NoteKind = 15
 )
@@ -96,6 +104,27 @@ func decodeEnded(b []byte) (public string, err error) {
 	return public, wellFormed(d, "session")
 }
 
+// recordAside records that a session is left as it is by programs of this version; "": what belongs to no session.
+func (k *Kept) recordAside(public string) error {
+	var e reexec.Encoder
+	e.Text(public)
+	e.Text(k.Program)
+	_, err := k.Arena.Journal().Append(noteAside, e)
+	return err
+}
+
+// A recordedAside is what recordAside has recorded.
+type recordedAside struct {
+	note            *arena.Note
+	public, program string
+}
+
+func decodeAside(n *arena.Note, b []byte) (recordedAside, error) {
+	d := reexec.Decode(b)
+	a := recordedAside{n, d.Text(), d.Text()}
+	return a, wellFormed(d, "session")
+}
+
 // unrecord drops what was recorded about the session, when nothing is left of it.
 func (s *Session) unrecord() {
 	if k := s.table.config.Kept; k != nil {
@@ -108,6 +137,8 @@ type slotRecord struct {
 	kept *Kept
 	slot *arena.Slot
 	note *arena.Note
+
+	policies []*arena.Note // one for each attempt to start the process
 }
 
 // recordStart takes a slot for a process that is about to start, and records its parameters. Without
@@ -130,7 +161,26 @@ func (s *Session) recordStart(id string, params []byte) (*slotRecord, error) {
 		slot.Free()
 		return nil, fmt.Errorf("record a process: %w", err)
 	}
-	return &slotRecord{k, slot, note}, nil
+	return &slotRecord{kept: k, slot: slot, note: note}, nil
+}
+
+// recordPolicy records the policy of the sandbox.
+func (r *slotRecord) recordPolicy(encoded []byte) error {
+	var e reexec.Encoder
+	e.Number(r.slot.Serial.Load())
+	note, err := r.kept.Arena.Journal().Append(notePolicy, e, encoded)
+	if err == nil {
+		r.policies = append(r.policies, note)
+	}
+	return err
+}
+
+// forLauncher returns where the launcher records a process; nil: nowhere.
+func (r *slotRecord) forLauncher() *launch.Record {
+	if r == nil {
+		return nil
+	}
+	return &launch.Record{Slot: r.slot, Policy: r.recordPolicy}
 }
 
 // A recordedStart is what recordStart has recorded.
@@ -141,6 +191,19 @@ type recordedStart struct {
 	id      string
 	params  []byte
 	done    []recordedAction
+	writes  map[uint64]*arena.Note // the last note about a write with an ordinal
+	policy  []byte                 // nil: none
+
+	policies []*arena.Note
+}
+
+// notes returns everything that was recorded about the process.
+func (r *recordedStart) notes() []*arena.Note {
+	notes := append([]*arena.Note{r.note}, r.policies...)
+	for _, a := range r.done {
+		notes = append(notes, a.note)
+	}
+	return notes
 }
 
 func decodeStarted(n *arena.Note, b []byte) (*recordedStart, error) {
@@ -150,11 +213,19 @@ func decodeStarted(n *arena.Note, b []byte) (*recordedStart, error) {
 	return r, wellFormed(d, "start")
 }
 
-func (r *slotRecord) slotOrNil() *arena.Slot {
-	if r == nil {
-		return nil
+// addDone adds an action of the process.
+func (r *recordedStart) addDone(a recordedAction) {
+	r.done = append(r.done, a)
+	if r.writes == nil {
+		r.writes = map[uint64]*arena.Note{}
 	}
-	return r.slot
+	r.writes[a.ordinal] = a.note
+}
+
+// tookEffect reports whether an action has taken effect, if so many writes were accepted. If a program dies between
+// recording a write and accepting it, the next accepted write has the same ordinal: only the last one counts.
+func (r *recordedStart) tookEffect(a recordedAction, accepted uint64) bool {
+	return a.ordinal == 0 || a.ordinal <= accepted && r.writes[a.ordinal] == a.note
 }
 
 // configure lets a log record its entries in the slot.
@@ -168,10 +239,17 @@ func (r *slotRecord) configure(c *outlog.Config) {
 	}
 }
 
+// cancel records that the process ends as soon as it has started.
+func (r *slotRecord) cancel() {
+	if r != nil {
+		proc.Cancel(r.slot)
+	}
+}
+
 // drop drops the notes about a process whose slot is free, with those about its writes.
 func (r *slotRecord) drop(w *writes) {
 	if r != nil {
-		r.kept.Arena.Journal().Drop(append(w.notes(), r.note)...)
+		r.kept.Arena.Journal().Drop(append(append(w.notes(), r.note), r.policies...)...)
 	}
 }
 

@@ -22,7 +22,7 @@ type Process struct {
 
 	session *Session
 	params  *wire.StartParams
-	record  *slotRecord // nil: the process ends with this program
+	record  *slotRecord // nil: the process ends with this program. Guarded by the session until it has started
 
 	started  chan struct{} // closed when the start has succeeded or failed
 	startErr error         // why it failed; set before started is closed
@@ -76,6 +76,9 @@ func (s *Session) Terminate(id string, own bool) (running bool) {
 	p := s.processes.byID[id]
 	if p != nil && p.child == nil {
 		p.cancelled = true
+		if p.startErr == nil { // otherwise its slot may belong to another process
+			p.record.cancel()
+		}
 		s.mu.Unlock()
 		return true
 	}

@@ -30,6 +30,9 @@ type Session struct {
 
 	note, endNote *arena.Note // where the session and its end are recorded; nil: nowhere
 
+	// restored returns when the processes of an earlier program are back; nil: it has left none.
+	restored func()
+
 	mu        sync.Mutex // guards the fields below, and the fields of Process that say so
 	holder    holder
 	processes processes

@@ -60,7 +60,7 @@ func (s *Session) StartProcess(p *wire.StartParams, raw []byte) (*Process, error
 	if err := process.open(raw); err != nil {
 		return process, s.finishStart(process, nil, err)
 	}
-	child, err := s.launcher.Start(s.ctx, command, process.Log, process.record.slotOrNil())
+	child, err := s.launcher.Start(s.ctx, command, process.Log, process.record.forLauncher())
 	return process, s.finishStart(process, child, err)
 }
 
@@ -71,9 +71,15 @@ func (s *Session) newProcess(params *wire.StartParams) *Process {
 
 // open makes the log of a process.
 func (p *Process) open(raw []byte) (err error) {
-	if p.record, err = p.session.recordStart(p.ID, raw); err != nil {
+	record, err := p.session.recordStart(p.ID, raw)
+	if err != nil {
 		return err
 	}
+	p.session.mu.Lock()
+	if p.record = record; p.cancelled {
+		p.record.cancel()
+	}
+	p.session.mu.Unlock()
 	p.writes.record = p.record
 	p.setLog(outlog.New(p.session.table.config.Pool, p.logConfig()))
 	return nil

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetherexec/tether/internal/files/confined"
@@ -39,9 +40,13 @@ type Table struct {
 	cancel context.CancelCauseFunc
 	tasks  sync.WaitGroup // of Restore
 
+	restoring sync.WaitGroup // Restore in the background
+	uploads   atomic.Uint64  // the newest number of an upload
+
 	mu       sync.Mutex
 	sessions map[string]*Session // by id, which is a secret
 	public   map[string]*Session // by public id
+	aside    map[string]bool     // both ids of sessions that are set aside
 	closed   bool
 }
 
@@ -85,7 +90,7 @@ func (t *Table) newSession(identity Identity, ttl time.Duration, acks bool) *Ses
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
 	s.files = confined.New(confined.Config{Confiner: t.config.Launch.Confiner, Procs: t.config.Launch.Procs, Log: s.log})
 	s.launcher = launch.New(t.config.Launch, launch.Owner{Ask: s.ask, Tell: s.tell, Keep: s.keepSurvivor}, s.log)
-	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.TTL())})
+	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.TTL()), Record: t.uploadRecorder(s.Public)})
 	return s
 }
 
@@ -112,22 +117,33 @@ func (t *Table) grant(asked time.Duration) time.Duration {
 }
 
 // ByPublicID finds a session by the id that lists show.
-func (t *Table) ByPublicID(id string) (*Session, error) {
+func (t *Table) ByPublicID(id string) (*Session, error) { return t.find(t.public, id) }
+
+// find finds a session by one of its ids, and waits until it is restored.
+func (t *Table) find(byID map[string]*Session, id string) (*Session, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if s, ok := t.public[id]; ok {
-		return s, nil
+	s, aside := byID[id], t.aside[id]
+	t.mu.Unlock()
+	switch {
+	case aside:
+		return nil, fmt.Errorf("session %s %w", id, ErrAside)
+	case s == nil:
+		return nil, fmt.Errorf("%w %s", ErrUnknownSession, id)
 	}
-	return nil, fmt.Errorf("%w %s", ErrUnknownSession, id)
+	s.await()
+	return s, nil
 }
 
-// All returns the sessions, oldest first.
+// All returns the sessions, oldest first, when they are restored.
 func (t *Table) All() []*Session {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	all := make([]*Session, 0, len(t.sessions))
 	for _, s := range t.sessions {
 		all = append(all, s)
+	}
+	t.mu.Unlock()
+	for _, s := range all {
+		s.await()
 	}
 	slices.SortFunc(all, func(a, b *Session) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Public, b.Public))
@@ -149,6 +165,7 @@ func (t *Table) Close() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
+	t.restoring.Wait()
 	t.cancel(ErrEnded)
 	t.tasks.Wait()
 	var ends sync.WaitGroup
