@@ -170,6 +170,7 @@ const (
 	FeatureConcurrent = "concurrent"
 	FeatureAttributes = "fileAttributes"
 	FeatureOneStream  = "oneStream"
+	FeatureKeeper     = "keeper"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

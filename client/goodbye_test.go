@@ -106,3 +106,26 @@ func TestProxyGoesAway(t *testing.T) {
 	}
 	wait()
 }
+
+// A server that is replaced has answered all that it has carried out. So a request without an answer is repeated, also one that
+// must not be carried out twice.
+func TestRequestIsRepeatedWhenTheServerIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := scripted.NewServer(t)
+	c, p, first := started(t, s, client.Options{})
+	wait := scripted.Play(t, func() {
+		first.Expect("test/once")
+		first.Replaced()
+		again := s.Accept()
+		again.Welcome("S")
+		again.Say(again.Expect("process/read").Answer(scripted.ReadAnswer(3, true, true)))
+		again.Say(again.Expect("test/once").Answer(`{}`))
+	})
+	if err := c.Call(tethertest.Within(t), client.AtMostOnce, "test/once", wire.Empty{}, nil); err != nil {
+		t.Error(err)
+	}
+	if exit, err := p.Wait(tethertest.Within(t)); err != nil {
+		t.Errorf("%+v, %v", exit, err)
+	}
+	wait()
+}

@@ -201,7 +201,7 @@ func (r *Request) Wait(ctx context.Context, result any) error {
 		return context.Cause(ctx)
 	default:
 		<-r.link.ended
-		return &lostError{cause: r.link.err.cause, sent: !r.call.NeverSent()}
+		return &lostError{cause: r.link.err.cause, sent: !r.call.NeverSent() && r.link.err.cause != errReplaced}
 	}
 	if result == nil {
 		return nil

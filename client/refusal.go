@@ -109,7 +109,11 @@ func (e *ServerError) is(reason string) bool {
 	return false
 }
 
-// connectionEnd returns ErrTakenOver or ErrServerStopped if the server has closed the connection
+// errReplaced means that another process replaces that of the server. What the server had not answered then, it
+// has not carried out.
+var errReplaced = errors.New("the server is being replaced")
+
+// connectionEnd returns ErrTakenOver, ErrServerStopped or errReplaced if the server has closed the connection
 // for that reason; nil if the connection ended normally; otherwise err. A close frame has only a
 // code and a text, and other servers and proxies use the same codes.
 func connectionEnd(err error) error {
@@ -118,6 +122,8 @@ func connectionEnd(err error) error {
 		return ErrTakenOver
 	case closed && e.Code == rpc.CloseGoingAway && strings.HasSuffix(e.Reason, wire.ReasonStopping):
 		return ErrServerStopped
+	case closed && e.Code == rpc.CloseRestart && strings.HasSuffix(e.Reason, wire.ReasonReplaced):
+		return errReplaced
 	case errors.Is(err, io.EOF):
 		return nil
 	}

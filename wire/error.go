@@ -35,6 +35,10 @@ const ReasonResumed = "session has been resumed by another connection"
 // and ends its sessions.
 const ReasonStopping = "server is shutting down, and its sessions end with it"
 
+// ReasonReplaced is the reason in the close frame, with code 1012, of a server that another process replaces. The
+// session can be resumed at once. The server has answered all requests that it has carried out.
+const ReasonReplaced = "server is being replaced, and its sessions go on"
+
 // An Error is the error member of an answer.
 type Error struct {
 	Code    int      `json:"code"`

@@ -38,6 +38,8 @@ const (
 	MethodProcessSearch       = "tether/process/search"
 	MethodSessionList         = "tether/session/list"
 	MethodSessionEnd          = "tether/session/end"
+	MethodKeeperState         = "tether/keeper/state"
+	MethodKeeperUpgrade       = "tether/keeper/upgrade"
 
 	// NoteGoodbye is the last notification of a server that shuts down and ends its sessions,
 	// for clients that have asked for it in initialize. It has no parameters.

@@ -141,6 +141,28 @@ type SessionInfo struct {
 	Processes   int     `json:"processes"`
 }
 
+// KeeperState answers tether/keeper/state.
+type KeeperState struct {
+	Version     string `json:"version"` // of the worker
+	Worker      int    `json:"worker"`  // its number: 1 for the first
+	WorkerPID   int    `json:"workerPid"`
+	KeeperPID   int    `json:"keeperPid"`
+	SameProgram bool   `json:"sameProgram"`                      // the keeper runs the same program as the worker
+	Deaths      int    `json:"deaths"`                           // workers that have died, and were not replaced by an upgrade
+	LastEnd     string `json:"lastEnd,omitempty" wire:"default"` // how the worker before this one ended, for people; "": there was none
+}
+
+// UpgradeParams asks for another program in place of the one that serves.
+type UpgradeParams struct {
+	Program *string `json:"program,omitempty"` // path on the machine of the server; nil: the file from which it was started
+}
+
+// UpgradeResult answers tether/keeper/upgrade: the new program has proved that it can take over. Whether it serves
+// is told by tether/keeper/state of the next worker.
+type UpgradeResult struct {
+	Worker int `json:"worker"` // number of the worker that is being replaced
+}
+
 // ObservedOutput is the notification tether/process/output.
 type ObservedOutput struct {
 	ObserveID int64  `json:"observeId"`

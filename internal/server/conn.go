@@ -24,6 +24,7 @@ const maxPolls = 1024
 type conn struct {
 	server    *Server
 	rpc       *rpc.Conn
+	stream    rpc.Stream
 	scheduler schedule.Scheduler
 	log       *slog.Logger
 
@@ -36,6 +37,7 @@ type conn struct {
 
 	tasks     sync.WaitGroup // requests that are not answered yet
 	polls     atomic.Int64   // reads that wait for output
+	polling   pollContext    // set by initialize
 	questions atomic.Int64   // questions that wait for the client's answer
 	searching slots.Slots    // one search at a time
 	reading   slots.Slots    // fs/readFile requests that hold a file
@@ -44,13 +46,15 @@ type conn struct {
 // serve runs a connection until it ends.
 func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix string) {
 	c := &conn{
-		server: s, log: s.log.With("peer", peer),
+		server: s, stream: stream, log: s.log.With("peer", peer),
 		searching: slots.New(1), reading: slots.New(maxFileReads),
 	}
 	c.rpc = rpc.New(ctx, stream, rpc.Config{
 		Handler: c, Log: c.log, ParsePrefix: parsePrefix, Memory: s.memory, Refusal: refusal, LastMessage: c.lastMessage,
 		Urgent: func(method string) bool { return methods[method].pace == urgent },
 	})
+	s.draining.add(c)
+	defer s.draining.remove(c)
 	why := c.rpc.Serve()
 	if rpc.IsDisconnect(why) {
 		c.log.Debug("connection lost", "err", why)

@@ -24,6 +24,7 @@ var codes = []struct {
 }{
 	{session.ErrAttached, wire.CodeSessionAttached},
 	{session.ErrUnknownSession, wire.CodeInvalidRequest},
+	{session.ErrAside, wire.CodeInvalidRequest},
 	{session.ErrResumed, wire.CodeInvalidRequest},
 	{session.ErrEnded, wire.CodeInvalidRequest},
 	{session.ErrLimit, wire.CodeInvalidRequest},

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,7 @@ func (c *conn) initialize(r *rpc.Request) {
 		r.Fail(wireError(err))
 		return
 	}
+	c.polling.ctx, c.polling.end = context.WithCancelCause(a.Context())
 	c.handshake.attachment.Store(a)
 	if t := p.Tether; t != nil && t.Goodbye != nil {
 		c.handshake.goodbye.Store(*t.Goodbye)
@@ -93,6 +95,9 @@ func (c *conn) features() []string {
 	}
 	if upload.Supported {
 		list = append(list, "upload")
+	}
+	if c.server.config.Kept != nil {
+		list = append(list, featureKeeper)
 	}
 	slices.Sort(list)
 	return list

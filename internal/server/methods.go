@@ -52,6 +52,9 @@ var methods = map[string]method{
 	wire.MethodProcessUnobserve:    returning("exec", quick, (*request).unobserve),
 	wire.MethodSessionList:         returning("exec", quick, (*request).listSessions),
 	wire.MethodSessionEnd:          replying("exec", slow, (*request).endAnySession),
+
+	wire.MethodKeeperState:   returning("keeper", quick, (*request).keeperState),
+	wire.MethodKeeperUpgrade: returning("keeper", slow, (*request).upgrade),
 }
 
 // A method is one row of the protocol.

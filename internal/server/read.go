@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"slices"
 	"strconv"
 
@@ -37,6 +38,19 @@ func (r *request) readOutput(p *wire.ReadParams) error {
 	return nil
 }
 
+// A pollContext ends when the reads of a connection should not wait any more; its cause says why.
+type pollContext struct {
+	ctx context.Context
+	end context.CancelCauseFunc
+}
+
+// endPolls answers the reads that wait.
+func (c *conn) endPolls() {
+	if c.handshake.attachment.Load() != nil {
+		c.polling.end(errReplaced)
+	}
+}
+
 // beginPoll reports whether one more read may wait.
 func (c *conn) beginPoll() bool {
 	if c.polls.Add(1) <= maxPolls {
@@ -51,9 +65,12 @@ func (c *conn) beginPoll() bool {
 func (r *request) poll(read *session.Read) {
 	c := r.conn
 	c.tasks.Add(1)
-	read.Await(r.attachment.Context(), func(urgent bool, err error) {
+	read.Await(c.polling.ctx, func(urgent bool, err error) {
 		defer c.tasks.Done()
 		c.polls.Add(-1)
+		if err == errReplaced {
+			err = nil // the client gets what there is, and repeats the read on its next connection
+		}
 		switch {
 		case err != nil:
 			c.tasks.Go(func() { r.fail(err) })

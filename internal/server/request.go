@@ -47,7 +47,14 @@ func (c *conn) Request(in *rpc.Request) {
 		return
 	}
 	r := &request{in, c, a, raw}
-	job := schedule.Job{Slow: m.pace >= slow, Exclusive: m.pace == exclusive, Run: func() {
+	slow := m.pace >= slow
+	if slow {
+		c.server.working.Add(1)
+	}
+	job := schedule.Job{Slow: slow, Exclusive: m.pace == exclusive, Run: func() {
+		if slow {
+			defer c.server.working.Add(-1)
+		}
 		if err := r.lost(); err != nil {
 			r.fail(err)
 			return
@@ -55,7 +62,13 @@ func (c *conn) Request(in *rpc.Request) {
 		m.run(r, params)
 	}}
 	if m.try != nil {
-		job.Try = func() bool { return r.lost() == nil && m.try(r, params) }
+		job.Try = func() bool {
+			done := r.lost() == nil && m.try(r, params)
+			if done {
+				c.server.working.Add(-1) // Run is not called
+			}
+			return done
+		}
 	}
 	c.order(&job, params)
 	c.scheduler.Submit(job)

@@ -45,6 +45,9 @@ type Server struct {
 	idle      *listen.Idle
 	listener  atomic.Pointer[listen.Listener] // nil: the server listens nowhere, or not yet
 
+	working  atomic.Int64 // requests that may take time
+	draining drainState
+
 	closing context.Context // ends when Close begins
 	close   context.CancelFunc
 	tasks   sync.WaitGroup // afterStart; Close waits for it
@@ -64,6 +67,7 @@ func New(cfg Config) (*Server, error) {
 	env := os.Environ()
 	s := &Server{config: cfg, log: cfg.Log, state: state, env: env, memory: rpc.NewMemory()}
 	s.closing, s.close = context.WithCancel(context.Background())
+	s.draining.leave, s.draining.conns = make(chan struct{}), map[*conn]struct{}{}
 	s.idle = listen.NewIdle(cfg.IdleExit, func() bool { return s.sessions.Len() > 0 })
 	host := environ.ThisHost(env)
 	s.info = host.Info(executorVersion(cfg.Version), capabilities())
@@ -76,6 +80,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.confiner = confine.New(confine.Config{
 		Procs: s.procs, Shared: cfg.StateDir, Own: state.Own, Private: cfg.private, UserSockets: cfg.UserSockets, Log: cfg.Log,
+		Earlier: cfg.Kept != nil && !cfg.Kept.First,
 	})
 	s.http = web.New(web.Config{Env: env, Log: cfg.Log})
 	sessions := session.Config{
@@ -88,10 +93,10 @@ func New(cfg Config) (*Server, error) {
 		Uploads: uploads, Log: cfg.Log, Removed: s.idle.Released,
 	}
 	if cfg.Kept != nil {
-		sessions.Kept = &session.Kept{Arena: cfg.Kept.Arena, Keeper: cfg.Kept.Keeper}
+		sessions.Kept = &session.Kept{Arena: cfg.Kept.Arena, Keeper: cfg.Kept.Keeper, Program: cfg.Version}
 	}
 	s.sessions = session.NewTable(sessions)
-	if err := s.restore(); err != nil {
+	if err := s.restore(uploads); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -126,16 +131,21 @@ func (s *Server) Close() error {
 
 // Serve accepts WebSocket connections until ctx ends, or until the server has been
 // idle for Config.IdleExit. Then it ends the connections with their sessions and
-// returns nil. Detached sessions outlive it until Close.
+// returns nil. Detached sessions outlive it until Close. After Drain it returns ErrDrained.
 func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 	s.tasks.Go(s.afterStart)
 	s.listener.Store(l)
-	return l.Serve(ctx, listen.Handler{
+	err := l.Serve(ctx, listen.Handler{
 		Serve: func(ctx context.Context, stream *rpc.WebSocket, peer string) {
 			s.serve(ctx, stream, peer, fmt.Sprintf("failed to parse websocket JSON-RPC message from exec-server websocket %s: ", peer))
 		},
-		Stopping: errStopping, MaxConnections: maxConnections, Idle: s.idle, Metrics: s.writeMetrics, Log: s.log,
+		Stopping: errStopping, MaxConnections: maxConnections, Idle: s.idle, Metrics: s.writeMetrics, Log: s.log, Leave: s.draining.leave,
 	})
+	if errors.Is(err, listen.ErrLeft) {
+		s.leave()
+		return ErrDrained
+	}
+	return err
 }
 
 // acceptsAt reports whether this server listens on an address.
@@ -144,10 +154,8 @@ func (s *Server) acceptsAt(a netip.AddrPort) bool {
 	return l != nil && l.Accepts(a)
 }
 
-// errStopping is the reason of all connections that end with the server. Sessions live in
-// this process, so they end too, and clients learn that there is nothing to resume. If
-// sessions ever outlive this process (a restart that keeps them), its connections must end
-// with another reason, so that clients resume as after any lost connection.
+// errStopping is the reason of all connections that end with the server. Sessions end
+// too, and clients learn that there is nothing to resume.
 var errStopping = &rpc.CloseError{Code: rpc.CloseGoingAway, Reason: wire.ReasonStopping}
 
 // lastMessage is the last message to a client: a goodbye, if the server ends and the client

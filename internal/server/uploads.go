@@ -16,6 +16,7 @@ func (r *request) openUpload(p *wire.UploadOpenParams) (wire.UploadOpenResult, e
 	if p.Sandbox != nil && !p.Sandbox.Disabled() {
 		return wire.UploadOpenResult{}, errSandboxedUpload
 	}
+	p.Sandbox = nil // it has no effect
 	return r.attachment.Session.Uploads.Open(r.attachment.Session.Context(), upload.Direct, *p)
 }
 

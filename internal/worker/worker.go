@@ -34,6 +34,8 @@ type State struct {
 	listener *os.File // the socket on which the server listens
 	arena    *arena.Arena
 	dir      *statedir.Dir
+
+	Notice *os.File // for the keeper's last error
 }
 
 // NewState makes the state of a new server. The listener belongs to the caller.
@@ -44,6 +46,9 @@ func NewState(cfg server.Config, listener *os.File) (*State, error) {
 	}
 	s := &State{listener: listener, dir: dir}
 	if s.arena, err = arena.Create(arena.Config{}); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if s.Notice, err = os.OpenFile(dir.Notice(), os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	var e reexec.Encoder
@@ -70,24 +75,37 @@ func (s *State) Close() error {
 	if s.arena != nil {
 		err = errors.Join(err, s.arena.Close())
 	}
+	if s.Notice != nil {
+		err = errors.Join(err, s.Notice.Close())
+	}
 	return err
 }
 
-// Receive returns what the keeper has for this worker, and the socket on which it listens. lost is called when
-// the keeper is gone.
-func Receive(w *keep.Worker, log *slog.Logger, lost func(error)) (*server.Kept, *os.File, error) {
-	held, order, prove, err := w.Receive()
-	if err == nil && prove {
-		held, order, err = takeOver(w, held)
+// Events are what a worker is told while it serves. They must not wait.
+type Events struct {
+	Drain func(within time.Duration) // another worker takes over; this one is killed after this time
+	Lost  func(error)                // the keeper is gone: end everything
+}
+
+// Receive returns what the keeper has for this worker, and the socket on which it listens. A spare proves that it can read
+// the state, and waits until it should serve; prepare is called with the socket before that.
+func Receive(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) error, events Events) (*server.Kept, *os.File, error) {
+	held, order, spare, err := w.Receive()
+	if err == nil && spare {
+		held, order, err = takeOver(w, held, prepare)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	crash.Worker(order.Number)
 	if order.Number > 1 {
-		log.Warn("the server goes on after its worker has ended", "reason", order.Cause.String(), "status", order.Detail)
+		log.Warn("the server goes on after its worker has ended", "reason", order.Cause.Describe(order.Detail))
 	}
-	k := &server.Kept{Keeper: &keeper{worker: w, pid: os.Getppid(), log: log}, Held: session.Descriptors{}, First: order.Number == 1}
+	u := &upgrader{worker: w, draining: make(chan struct{})}
+	k := &server.Kept{
+		Keeper: &keeper{worker: w, pid: os.Getppid(), log: log}, Held: session.Descriptors{}, First: order.Number == 1,
+		Deaths: order.Deaths, Beat: order.Beat, Workers: workers(order), Upgrade: u.upgrade,
+	}
 	shared := map[proc.Which]*os.File{}
 	for _, h := range held {
 		which := proc.Which(h.Which)
@@ -102,44 +120,25 @@ func Receive(w *keep.Worker, log *slog.Logger, lost func(error)) (*server.Kept, 
 		k.Held[number][which] = os.NewFile(uintptr(h.FD), "kept")
 	}
 	if err := open(k, shared); err != nil {
-		return nil, nil, err
+		return nil, nil, &StateError{err}
 	}
+	listener := shared[heldListener]
+	for _, which := range []proc.Which{heldListener, heldArena, heldState} {
+		delete(shared, which)
+	}
+	k.Held[0] = shared
 	w.Serve(keep.Events{
 		Ended: func(pids []int) { reapUnclaimed(k, pids) },
 		Missed: func(slot, which int32) {
 			log.Error("the keeper cannot hold a descriptor", "slot", slot, "which", which)
 		},
-		Drain: func(time.Duration) { os.Exit(0) }, // the next worker goes on where this one ends, as after a death
-		Lost:  lost,
+		Drain: func(within time.Duration) {
+			u.drain()
+			events.Drain(within)
+		},
+		Lost: events.Lost,
 	})
-	return k, shared[heldListener], nil
-}
-
-// takeOver is for a worker that waits ready to replace another one. It checks that it can read the
-// state.
-func takeOver(w *keep.Worker, held []keep.Held) ([]keep.Held, keep.Order, error) {
-	var err error
-	for _, h := range held {
-		f := os.NewFile(uintptr(h.FD), "kept")
-		if h.Slot != keep.Shared || proc.Which(h.Which) != heldArena || err != nil {
-			f.Close()
-			continue
-		}
-		var a *arena.Arena
-		if a, err = arena.Inspect(f); err == nil {
-			err = a.Close()
-		} else {
-			f.Close()
-		}
-	}
-	if err == nil {
-		err = w.Ready()
-	}
-	if err != nil {
-		return nil, keep.Order{}, err
-	}
-	held, order, _, err := w.Receive()
-	return held, order, err
+	return k, listener, nil
 }
 
 // open opens the state that earlier workers have left.
@@ -150,17 +149,30 @@ func open(k *server.Kept, shared map[proc.Which]*os.File) (err error) {
 	if k.Arena, err = arena.Open(shared[heldArena]); err != nil {
 		return err
 	}
-	return k.Arena.Journal().Replay(func(_ *arena.Note, kind arena.NoteKind, payload []byte) error {
-		if kind != noteServer {
-			return nil
-		}
-		d := reexec.Decode(payload)
-		k.State = statedir.Adopt(d.Text(), d.Text(), shared[heldState])
-		if !d.Done() {
-			return fmt.Errorf("note about the server is %w", arena.ErrDamaged)
+	common, own, err := readServer(k.Arena)
+	k.State = statedir.Adopt(common, own, shared[heldState])
+	return err
+}
+
+// readServer returns the directories in the note about the server.
+func readServer(a *arena.Arena) (common, own string, err error) {
+	err = a.Journal().Replay(func(_ *arena.Note, kind arena.NoteKind, payload []byte) error {
+		switch {
+		case kind == noteServer:
+			d := reexec.Decode(payload)
+			common, own = d.Text(), d.Text()
+			if !d.Done() {
+				return fmt.Errorf("note about the server is %w", arena.ErrDamaged)
+			}
+		case kind&^arena.Skippable >= noteServer: // smaller ones belong to package session
+			return arena.ErrUnknownKind
 		}
 		return nil
 	})
+	if err == nil && own == "" {
+		err = fmt.Errorf("%w: nothing is recorded about the server", arena.ErrDamaged)
+	}
+	return common, own, err
 }
 
 // reapUnclaimed reaps children of the keeper that are no commands: orphans of commands, and helpers of

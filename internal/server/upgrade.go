@@ -1,0 +1,61 @@
+package server
+
+import (
+	"net"
+
+	"github.com/tetherexec/tether/internal/peer"
+	"github.com/tetherexec/tether/wire"
+)
+
+// featureKeeper is the feature of a server that has a keeper.
+const featureKeeper = "keeper"
+
+// keeperState tells about the keeper and the workers of this server.
+func (r *request) keeperState(*wire.Empty) (wire.KeeperState, error) {
+	k, err := r.kept()
+	if err != nil {
+		return wire.KeeperState{}, err
+	}
+	state := k.Workers()
+	state.Version = r.conn.server.config.Version
+	return state, nil
+}
+
+// upgrade replaces the program of this server. The answer comes when that was refused, or when the new program has proved
+// that it can read the state and is about to take over.
+func (r *request) upgrade(p *wire.UpgradeParams) (wire.UpgradeResult, error) {
+	k, err := r.kept()
+	if err != nil {
+		return wire.UpgradeResult{}, err
+	}
+	if err := r.conn.fromOwner(); err != nil {
+		r.conn.log.Warn("a client may not upgrade this server", "err", err)
+		return wire.UpgradeResult{}, wire.Errorf(wire.CodeInvalidRequest, "only the user of the server may upgrade it, over its Unix socket: %v; "+
+			"without one, send SIGHUP to process %d", err, k.Workers().KeeperPID)
+	}
+	program := ""
+	if p.Program != nil {
+		program = *p.Program
+	}
+	worker := k.Workers().Worker
+	if err := k.Upgrade(program); err != nil {
+		return wire.UpgradeResult{}, wire.Errorf(wire.CodeInvalidRequest, "%v", err)
+	}
+	return wire.UpgradeResult{Worker: worker}, nil
+}
+
+// kept returns what the keeper has for this server, or an error if it has no keeper.
+func (r *request) kept() (*Kept, error) {
+	if k := r.conn.server.config.Kept; k != nil {
+		return k, nil
+	}
+	return nil, wire.Errorf(wire.CodeInvalidRequest, "the server has no keeper")
+}
+
+// fromOwner returns nil if the client is a process of the user of this server, on this machine.
+func (c *conn) fromOwner() error {
+	if s, ok := c.stream.(interface{ Conn() net.Conn }); ok {
+		return peer.Owner(s.Conn())
+	}
+	return peer.Owner(nil)
+}
