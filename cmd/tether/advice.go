@@ -14,6 +14,7 @@ import (
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/shellword"
+	"github.com/tetherexec/tether/internal/statedir"
 )
 
 // An advisedError says what the user can do about an error.
@@ -79,6 +80,21 @@ func (f *serverFlags) advice(a address, err error) string {
 		return startOne(a.url)
 	case errors.Is(err, exec.ErrNotFound):
 		return "is it installed?"
+	case a.command == nil:
+		return keeperNotice()
+	}
+	return ""
+}
+
+// keeperNotice is what the keepers of this user report: a server whose workers cannot start accepts connections, and does not
+// answer.
+func keeperNotice() string {
+	dir, err := statedir.Default()
+	if err != nil {
+		return ""
+	}
+	if notices := statedir.Notices(dir); len(notices) > 0 {
+		return "a keeper of this user reports: " + strings.Join(notices, "; ")
 	}
 	return ""
 }

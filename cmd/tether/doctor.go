@@ -11,10 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/doctor"
 	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandboxhost"
+	"github.com/tetherexec/tether/internal/statedir"
 )
 
 func newDoctor() *cobra.Command {
@@ -76,7 +78,50 @@ func examine(ctx context.Context, stateDir string) (results []doctor.Result, err
 		Support: support, Runner: doctor.Sandbox{Confiner: h.Confiner, Procs: h.Procs},
 		Procs: h.Procs, Self: self, StateDir: h.StateDir(),
 	})
-	return append(results, keeperResult(keep.Probe())), err
+	results = append(results, keeperResult(keep.Probe()))
+	if r := serverResult(ctx, h.StateDir()); r != nil {
+		results = append(results, *r)
+	}
+	return results, err
+}
+
+// serverPatience is how long the user's own server may take to answer.
+const serverPatience = 3 * time.Second
+
+// serverResult tells about the user's own server, with its keeper; nil: it does not run. A server whose workers
+// cannot start does not answer, but its keeper has left a notice in the state directory.
+func serverResult(ctx context.Context, stateDir string) *doctor.Result {
+	ctx, cancel := context.WithTimeoutCause(ctx, serverPatience, fmt.Errorf("it has not answered for %v", serverPatience))
+	defer cancel()
+	r := &doctor.Result{Name: "server", Tries: "ask this user's own server about its keeper", Status: doctor.Passed}
+	own, err := homeServer(false)(ctx)
+	if err != nil {
+		return nil
+	}
+	c, err := client.Dial(ctx, own.url, client.Options{Name: clientName})
+	if err != nil {
+		r.Status, r.Detail = doctor.Noted, strings.Join(append([]string{"it does not answer: " + err.Error()}, statedir.Notices(stateDir)...), "\n")
+		return r
+	}
+	defer c.End(ctx)
+	r.Detail = "it has no keeper: commands end with the server"
+	if !c.Has(client.FeatureKeeper) {
+		return r
+	}
+	state, err := keeperState(ctx, c)
+	if err != nil {
+		r.Status, r.Detail = doctor.Noted, "it does not tell about its keeper: "+err.Error()
+		return r
+	}
+	keeper := "of the same version"
+	if !state.SameProgram {
+		keeper = "of another version"
+	}
+	r.Detail = fmt.Sprintf("version %s (process %d) with a keeper %s (process %d); %s", state.Version, state.WorkerPID, keeper, state.KeeperPID, deathsText(state))
+	if state.Deaths > 0 {
+		r.Status = doctor.Noted
+	}
+	return r
 }
 
 // keeperResult says whether a server can have a keeper. A server without one works, too.

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/internal/crash"
 	"github.com/tetherexec/tether/internal/keep"
@@ -17,14 +20,52 @@ import (
 	"github.com/tetherexec/tether/internal/worker"
 )
 
-// hastyVariable, if set, makes the keeper replace workers at once, however often they die. Tests set it.
-const hastyVariable = "TETHER_KEEPER_HASTY"
+// hastyVariable, if set, makes the keeper replace workers at once, however often they die. If it is hastyRenew, each worker
+// also makes the keeper replace itself. Tests set it.
+const (
+	hastyVariable = "TETHER_KEEPER_HASTY"
+	hastyRenew    = "renew"
+)
+
+// keeperByDefault says whether servers with a listener have a keeper unless --no-keeper is given: `serve`, `exec-server`, and the server
+// in the background of `run --detach` and `bridge`.
+const keeperByDefault = false
+
+// leastFrozen is the least time for --replace-frozen: a busy machine may leave a worker without a processor for a while.
+const leastFrozen = time.Second
+
+// keeperFlags are the flags about the keeper.
+type keeperFlags struct {
+	on, off bool
+	frozen  lifetime
+}
+
+func (f *keeperFlags) define(fs *pflag.FlagSet) {
+	standard := map[bool]string{true: " (default)"}
+	fs.BoolVar(&f.on, "keeper", false, "let commands, output and sessions survive a crash of the server:\na small process keeps them, and starts the server again"+standard[keeperByDefault])
+	fs.BoolVar(&f.off, "no-keeper", false, "one process only: its end is the end of all commands"+standard[!keeperByDefault])
+	fs.Var(&f.frozen, "replace-frozen", "with a keeper: replace a server that shows no sign of life for\nthis time (default never)")
+}
+
+func (f *keeperFlags) wanted() bool { return (f.on || keeperByDefault) && !f.off }
+
+func (f *keeperFlags) check() error {
+	if f.frozen != 0 && time.Duration(f.frozen) < leastFrozen {
+		return fmt.Errorf("`--replace-frozen` must be at least %v", leastFrozen)
+	}
+	return nil
+}
+
+// config is the part of the keeper's settings that flags and the environment decide.
+func (f *keeperFlags) config(logFormat string) keep.Config {
+	return keep.Config{Args: os.Args[1:], LogJSON: logFormat == "json", Beat: time.Duration(f.frozen), Hasty: os.Getenv(hastyVariable) != ""}
+}
 
 // keepServing listens, prints the URL, and makes this process the keeper of a server. If that is not possible, the
 // server runs in this process.
-func keepServing(ctx context.Context, listenCfg listen.Config, cfg server.Config, logJSON bool, stdin, stdout *os.File) error {
+func keepServing(ctx context.Context, listenCfg listen.Config, cfg server.Config, keeper keep.Config, stdin, stdout *os.File) error {
 	crash.Worker(0)
-	hangup := signal.Ignored(syscall.SIGHUP)
+	keeper.IgnoreHangup = signal.Ignored(syscall.SIGHUP)
 	if err := prepareServer(); err != nil {
 		return err
 	}
@@ -43,7 +84,8 @@ func keepServing(ctx context.Context, listenCfg listen.Config, cfg server.Config
 	if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
 		return errors.Join(fmt.Errorf("print URL: %w", err), kept.Close(), l.Close())
 	}
-	err = keep.Become(keep.Config{Args: os.Args[1:], Held: kept.Held(), LogJSON: logJSON, IgnoreHangup: hangup, Hasty: os.Getenv(hastyVariable) != ""})
+	keeper.Held, keeper.Notice = kept.Held(), kept.Notice
+	err = keep.Become(keeper)
 	return errors.Join(err, kept.Close(), l.Close()) // the URL is printed: a client would not notice that it gets less
 }
 
@@ -68,29 +110,108 @@ func serveKept(ctx context.Context, listenCfg listen.Config, cfg server.Config) 
 	if err := prepareServer(); err != nil {
 		return err
 	}
+	os.Unsetenv(keep.NotifyVariable) // commands must not get it
 	ctx, caught, stop, restore := serverSignals(ctx)
 	defer restore()
 	defer stop()
 	ctx, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
-	kept, socket, err := worker.Receive(w, cfg.Log, lost)
+	k := keptServing{listenCfg: listenCfg}
+	kept, socket, err := worker.Receive(w, cfg.Log, k.prepare, worker.Events{Drain: k.drain, Lost: lost})
 	if err != nil {
-		return err
+		return withExitStatus(err)
 	}
-	cfg.Kept = kept
-	l, err := listen.Inherit(listenCfg, socket)
+	if os.Getenv(hastyVariable) != "" {
+		kept.Deaths = 0 // they were killed from outside
+	}
+	l, err := k.listen(socket)
 	if err != nil {
 		return withListenFlags(listenCfg, err)
 	}
+	kept.Listener, cfg.Kept = l, kept
 	s, err := server.New(cfg)
 	if err != nil {
 		return err
 	}
 	<-caught
+	k.server.Store(s)
 	if err := w.Ready(); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	defer time.AfterFunc(unmapDelay, func() { trim.Program().Unmap() }).Stop()
-	err = untilStopped(ctx, stop, func() error { return errors.Join(s.Serve(ctx, l), s.Close(), l.Close()) })
+	defer beat(w, kept.Beat, s)()
+	if os.Getenv(hastyVariable) == hastyRenew {
+		go w.Renew(ctx) // ends with the server, or when the keeper has answered
+	}
+	err = untilStopped(ctx, stop, func() error {
+		err := s.Serve(ctx, l)
+		if errors.Is(err, server.ErrDrained) {
+			return err
+		}
+		return errors.Join(err, s.Close(), l.Close())
+	})
+	if errors.Is(err, server.ErrDrained) {
+		return nil // all that is left belongs to the next worker
+	}
 	return errors.Join(err, w.Bye())
+}
+
+// A keptServing is a worker that begins to serve.
+type keptServing struct {
+	listenCfg listen.Config
+	listener  *listen.Listener              // of a spare; nil: not yet opened
+	server    atomic.Pointer[server.Server] // nil: it does not serve yet
+}
+
+// prepare opens the listener of a spare, so that files which are missing are found in time. Clients stay with the worker.
+func (k *keptServing) prepare(socket *os.File) (err error) {
+	k.listener, err = listen.Inherit(k.listenCfg, socket)
+	return err
+}
+
+// listen returns the listener.
+func (k *keptServing) listen(socket *os.File) (*listen.Listener, error) {
+	if k.listener != nil {
+		return k.listener, socket.Close()
+	}
+	return listen.Inherit(k.listenCfg, socket)
+}
+
+// drain lets another worker go on.
+func (k *keptServing) drain(within time.Duration) {
+	s := k.server.Load()
+	if s == nil {
+		os.Exit(exitOK) // there are no clients yet
+	}
+	go s.Drain(within) // ends with this process
+}
+
+// withExitStatus lets a program that cannot read the state of the server end with a status that tells the keeper so.
+func withExitStatus(err error) error {
+	if e, ok := errors.AsType[*worker.StateError](err); ok {
+		return codedError{e.ExitStatus(), err}
+	}
+	return err
+}
+
+// beat tells the keeper again and again that the server works, if the keeper wants to know that, until stop is called.
+func beat(w *keep.Worker, limit time.Duration, s *server.Server) (stop func()) {
+	if limit == 0 {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	go func() { // ends with stop, or with the process
+		tick := time.NewTicker(limit / 4)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.Check()
+				_ = w.Beat() // without a keeper the server ends
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return func() { close(ended) }
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -29,10 +30,32 @@ type keptServer struct {
 // startKept starts a server whose workers are replaced at once, however often they die.
 func startKept(t *testing.T, env ...string) *keptServer {
 	t.Helper()
+	return startKeeper(t, append(env, hastyVariable+"=1"))
+}
+
+// startKeeper starts a server with a keeper.
+func startKeeper(t *testing.T, env []string, flags ...string) *keptServer {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startKeeperProgram(t, self, env, flags...)
+}
+
+// startKeeperProgram is startKeeper with a copy of the program.
+func startKeeperProgram(t *testing.T, path string, env []string, flags ...string) *keptServer {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), path, append([]string{"serve", "--keeper"}, flags...)...)
+	return awaitKeeper(t, startProgram(t, env, cmd))
+}
+
+// awaitKeeper returns when a server with a keeper listens.
+func awaitKeeper(t *testing.T, p *program) *keptServer {
+	t.Helper()
 	if err := keep.Probe(); err != nil {
 		need.CannotRun(t, "there is no keeper on this machine: %v", err)
 	}
-	p := startTetherEnv(t, append(env, hastyVariable+"=1"), "serve", "--keeper")
 	s := &keptServer{p, p.line(t)}
 	t.Cleanup(func() {
 		p.Process.Kill()

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/crash"
 	"github.com/tetherexec/tether/internal/tethertest"
@@ -30,45 +32,60 @@ type storm struct {
 	cable  *cable.Cable
 	dir    string
 	marker string // in the environment of all commands
+	plan   string // a file that says where the next worker dies
 
 	sandbox *wire.Sandbox // nil: there is none on this machine
 
-	commands, deaths, cuts atomic.Int64
+	steps    atomic.Int64  // how often a client got something done
+	enough   chan struct{} // closed when enough workers have died
+	commands atomic.Int64
+	cuts     int
+	renewals int
 }
 
-// Workers are killed at random moments, or die behind a random lasting effect, and connections are cut, while clients run
-// commands: each command runs once, with all of its output and input, and its exit code. In the end nothing is left.
+const (
+	// stuckTime is how long all clients together may make no step. On an idle machine they make thousands per second.
+	stuckTime = time.Minute
+	// stormLimit is for the whole storm.
+	stormLimit = 10 * time.Minute
+)
+
+// Workers are killed at random moments, or die behind a lasting effect, keepers replace themselves, and connections are cut,
+// while clients run commands: each command runs once, with all of its output and input, and its exit code. In the end nothing is
+// left. Faults follow the steps of the clients and not the clock, so that a busy machine takes longer and is no reason to fail.
 func TestKeeperStorm(t *testing.T) {
-	tethertest.SoakOnly(t)
 	t.Parallel()
-	effects := tethertest.Scaled("~600", "~5000") // with more clients, a worker needs more to let all of them resume
-	for _, row := range []struct {
-		name string
-		env  []string
-		kill bool
-	}{
-		{"kills", nil, true},
-		{"crash points", []string{crash.Variable + "=" + effects}, false},
-		{"panics", []string{crash.Variable + "=" + effects + ",panic"}, true},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			server := startKept(t, row.env...)
-			s := &storm{keptServer: server, cable: tethertest.LayCable(t, server.url), dir: t.TempDir()}
-			s.marker = "TETHER_STORM=" + s.dir
-			s.useSandbox(t)
-			server.awaitWorker(t, 0)
-			s.rage(t, tethertest.Scaled(10*time.Second, 2*time.Minute), row.kill)
-			t.Logf("%d commands, %d deaths, %d cuts", s.commands.Load(), s.deaths.Load(), s.cuts.Load())
-			if s.deaths.Load() < 2 {
-				t.Error("no worker has died")
-			}
-			s.checkEmpty(t)
-			if row.env == nil {
-				s.stop(t)
-			}
-		})
+	s := &storm{dir: t.TempDir(), enough: make(chan struct{})}
+	s.plan = filepath.Join(s.dir, "plan")
+	s.planDeath(t, "")
+	s.keptServer = startKeeper(t, []string{crash.Variable + "=@" + s.plan, hastyVariable + "=" + hastyRenew})
+	s.cable = tethertest.LayCable(t, s.url)
+	s.marker = "TETHER_STORM=" + s.dir
+	s.useSandbox(t)
+	s.awaitWorker(t, 0)
+
+	ctx, cancel := context.WithTimeout(t.Context(), tethertest.Scaled(stormLimit, 10*stormLimit))
+	defer cancel()
+	var working, disturbing sync.WaitGroup
+	disturbing.Go(func() {
+		defer close(s.enough)
+		s.disturb(ctx, t, tethertest.Scaled(12, 2000))
+		s.planDeath(t, "") // the worker that ends the server is the last one
+	})
+	for n := range tethertest.Scaled(4, 20) {
+		working.Go(func() { s.work(ctx, t, n) })
 	}
+	disturbing.Wait()
+	working.Wait()
+	s.checkEmpty(t)
+	groups := s.cgroups()
+	s.stop(t)
+	for _, pattern := range groups {
+		if left, _ := filepath.Glob(pattern); len(left) > 0 {
+			t.Errorf("cgroups are left: %v", left)
+		}
+	}
+	s.report(t)
 }
 
 // useSandbox finds out whether this machine has sandboxes.
@@ -85,128 +102,135 @@ func (s *storm) useSandbox(t *testing.T) {
 	s.sandbox = intent
 }
 
-// rage lets clients work for a time, and disturbs them meanwhile.
-func (s *storm) rage(t *testing.T, d time.Duration, kill bool) {
-	clients := tethertest.Scaled(4, 20)
-	over := make(chan struct{})
-	var working, disturbing sync.WaitGroup
-	deadline := time.Now().Add(d)
-	for n := range clients {
-		working.Go(func() { s.work(t, n, deadline) })
+// planDeath says where the next worker dies, see package crash. Those after it do not, until the next call.
+func (s *storm) planDeath(t *testing.T, text string) {
+	err := os.WriteFile(s.plan+".new", []byte(text), 0o600)
+	if err == nil {
+		err = os.Rename(s.plan+".new", s.plan)
 	}
-	disturbing.Go(func() {
-		for every(over, 300*time.Millisecond, 900*time.Millisecond) {
-			s.cable.CutFor(10 * time.Millisecond)
-			s.cuts.Add(1)
-		}
-	})
-	last := 0
-	disturbing.Go(func() {
-		for n := 1; time.Now().Before(deadline) && every(over, 20*time.Millisecond, 300*time.Millisecond); n++ {
-			if n%5 == 0 && !every(over, time.Second, 2*time.Second) { // a sandboxed command needs that to start
-				return
-			}
-			pid := s.worker()
-			if pid != 0 && pid != last {
-				s.deaths.Add(1)
-				last = pid
-			}
-			if kill && pid != 0 {
-				syscall.Kill(pid, syscall.SIGKILL)
-			}
-		}
-	})
-	working.Wait()
-	close(over)
-	disturbing.Wait()
-}
-
-// every waits for a random time, and reports whether it should go on.
-func every(over <-chan struct{}, least, most time.Duration) bool {
-	select {
-	case <-over:
-		return false
-	case <-time.After(least + rand.N(most-least)):
-		return true
+	if err != nil {
+		t.Error(err)
 	}
 }
 
-// work runs commands in a session until the deadline.
-func (s *storm) work(t *testing.T, number int, deadline time.Time) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Until(deadline)+2*time.Minute)
-	defer cancel()
-	c, err := client.Dial(ctx, s.cable.URL(), client.Options{Wait: 30 * time.Second, TTL: 10 * time.Minute})
+// disturb causes faults until a number of workers was killed.
+func (s *storm) disturb(ctx context.Context, t *testing.T, kills int) {
+	ways := []string{"kill", "panic", "segv"}
+	points := slices.DeleteFunc(crash.Names(), func(name string) bool { return name == "keep.bye" }) // that ends the server
+	keeper := s.image()
+	for killed := 0; killed < kills && s.awaitSteps(ctx, t, 1+rand.IntN(30), never); {
+		if image := s.image(); image != keeper {
+			keeper = image
+			s.renewals++
+		}
+		plan, again := "", 0
+		way := ways[rand.IntN(len(ways))]
+		switch rand.IntN(6) {
+		case 0:
+			s.cut()
+			continue
+		case 1, 2:
+			again = rand.IntN(3) // while the next one takes over, or soon after
+		case 3:
+			plan = "~1000," + way
+		default:
+			plan = fmt.Sprintf("%s:%d,%s", points[rand.IntN(len(points))], 1+rand.IntN(3), way)
+		}
+		s.planDeath(t, plan)
+		for range 1 + again {
+			if pid := s.worker(); pid != 0 {
+				syscall.Kill(pid, []syscall.Signal{syscall.SIGKILL, syscall.SIGSEGV}[rand.IntN(2)])
+				killed++
+			}
+			time.Sleep(rand.N(40 * time.Millisecond))
+		}
+		if last := s.worker(); plan != "" && last != 0 { // not all effects are ones that this worker has
+			s.awaitSteps(ctx, t, 200, func() bool { return s.worker() != last })
+		}
+	}
+}
+
+func never() bool { return false }
+
+// cut breaks all connections, in one of several ways.
+func (s *storm) cut() {
+	s.cuts++
+	switch rand.IntN(3) {
+	case 0:
+		s.cable.Sever()
+	case 1:
+		s.cable.Reset()
+	default:
+		s.cable.CutFor(10 * time.Millisecond)
+	}
+}
+
+// awaitSteps waits until the clients have made so many more steps, or until something has happened. If they make none, it lets the worker
+// say where it is.
+func (s *storm) awaitSteps(ctx context.Context, t *testing.T, more int, happened func() bool) bool {
+	const look = time.Millisecond
+	last, since := s.steps.Load(), time.Now()
+	for target := last + int64(more); last < target && !happened(); {
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			t.Error("the storm takes too long")
+			return false
+		}
+		switch now := s.steps.Load(); {
+		case now != last:
+			last, since = now, time.Now()
+		case t.Failed():
+			return false
+		case time.Since(since) > stuckTime:
+			t.Errorf("the clients have done nothing for %v", stuckTime)
+			if pid := s.worker(); pid != 0 {
+				syscall.Kill(pid, syscall.SIGQUIT)
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// image changes when the keeper replaces itself: it has the random addresses of the program's memory.
+func (s *storm) image() string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", s.Process.Pid))
+	return string(text)
+}
+
+// work runs commands in a session until enough workers have died, and each kind of command at least once.
+func (s *storm) work(ctx context.Context, t *testing.T, number int) {
+	c, err := client.Dial(ctx, s.cable.URL(), client.Options{Wait: stormLimit, TTL: time.Hour})
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	defer c.Close()
-	for i := 0; time.Now().Before(deadline) && !t.Failed(); i++ {
+	for i := 0; (i < len(tasks) || !s.isOver()) && !t.Failed(); i++ {
 		name := fmt.Sprintf("%d-%d", number, i)
-		if err := s.command(ctx, c, name, i%4); err != nil {
-			t.Errorf("command %s: %v", name, err)
+		kind := tasks[(number+i)%len(tasks)]
+		if err := s.run(ctx, c, name, kind.task); err != nil {
+			t.Errorf("command %s, %s: %v", name, kind.name, err)
 		}
 		s.commands.Add(1)
 	}
 	if err := c.End(ctx); err != nil {
 		t.Error(err)
 	}
+	s.steps.Add(1)
 }
 
-// command runs one command and checks all that it does: it prints numbered lines on a pipe, on a terminal or in a sandbox, or
-// echoes its input.
-func (s *storm) command(ctx context.Context, c *client.Client, name string, kind int) error {
-	count := filepath.Join(s.dir, name)
-	lines := 1 + rand.IntN(3000)
-	code := rand.IntN(100)
-	script := fmt.Sprintf("echo once >>%s; seq %d; exit %d", count, lines, code)
-	cmd := client.Command{ID: name, TTY: kind == 1, Stdin: kind == 2, Env: map[string]string{}}
-	key, value, _ := strings.Cut(s.marker, "=")
-	cmd.Env[key] = value
-	if kind == 2 {
-		lines = 1 + rand.IntN(100)
-		script = fmt.Sprintf("echo once >>%s; cat; exit %d", count, code)
+func (s *storm) isOver() bool {
+	select {
+	case <-s.enough:
+		return true
+	default:
+		return false
 	}
-	if kind == 3 && s.sandbox != nil {
-		cmd.Sandbox, cmd.Dir = s.sandbox, s.dir
-	}
-	cmd.Argv = []string{"sh", "-c", script}
-	p, err := c.Start(ctx, cmd)
-	if err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
-	if kind == 2 {
-		for i := 1; i <= lines; i++ {
-			if err := p.Write(ctx, fmt.Appendln(nil, i)); err != nil {
-				return fmt.Errorf("write %d: %w", i, err)
-			}
-		}
-		if err := p.CloseStdin(ctx); err != nil {
-			return fmt.Errorf("end of input: %w", err)
-		}
-	}
-	var out bytes.Buffer
-	exit, err := p.CopyOutput(ctx, &out, io.Discard)
-	if err != nil {
-		return fmt.Errorf("output: %w", err)
-	}
-	if exit.Code != code {
-		return fmt.Errorf("exit code %d instead of %d", exit.Code, code)
-	}
-	var want bytes.Buffer
-	for i := 1; i <= lines; i++ {
-		fmt.Fprintln(&want, i)
-	}
-	if got := bytes.ReplaceAll(out.Bytes(), []byte("\r\n"), []byte("\n")); !bytes.Equal(got, want.Bytes()) {
-		return fmt.Errorf("%d bytes of output instead of %d (kind %d)", len(got), want.Len(), kind)
-	}
-	if text, err := os.ReadFile(count); err != nil || string(text) != "once\n" {
-		return fmt.Errorf("it has run %d times: %w", bytes.Count(text, []byte("\n")), err)
-	}
-	return os.Remove(count)
 }
 
-// checkEmpty checks that no process of a command is left, and that the keeper holds as many descriptors as before.
+// checkEmpty checks that no process, descriptor, slot or file of a command is left.
 func (s *storm) checkEmpty(t *testing.T) {
 	t.Helper()
 	tethertest.Eventually(t, func() error {
@@ -216,13 +240,94 @@ func (s *storm) checkEmpty(t *testing.T) {
 				return fmt.Errorf("a command is left: %s", name)
 			}
 		}
-		held, err := os.ReadDir("/proc/" + strconv.Itoa(s.Process.Pid) + "/fd")
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", s.Process.Pid))
+		if worker := strconv.Itoa(s.worker()); err != nil || strings.TrimSpace(string(children)) != worker {
+			return fmt.Errorf("children of the keeper: %s, the worker is %s, %w", children, worker, err)
+		}
+		held, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.Process.Pid))
 		if err != nil || len(held) > heldIdle {
 			return fmt.Errorf("the keeper holds %d descriptors, %w", len(held), err)
 		}
-		return nil
+		for _, name := range s.stateFiles() {
+			if !slices.Contains(serverFiles, filepath.Base(name)) {
+				return fmt.Errorf("left in the state directory: %v", name)
+			}
+		}
+		return s.checkSlots(held)
 	})
 }
 
+// serverFiles are what a server has in its state directory without any session.
+var serverFiles = []string{"lock", "notice", "uploads", "commands", "empty", "hidden"}
+
 // heldIdle is how many descriptors a keeper has for itself, its worker and the server as a whole.
 const heldIdle = 20
+
+// checkSlots checks that no slot of the arena is in use, as the next worker would find it.
+func (s *storm) checkSlots(held []os.DirEntry) error {
+	for _, entry := range held {
+		name := fmt.Sprintf("/proc/%d/fd/%s", s.Process.Pid, entry.Name())
+		if target, _ := os.Readlink(name); !strings.HasPrefix(target, "/memfd:tether") {
+			continue
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		a, err := arena.Inspect(f)
+		if err != nil {
+			f.Close()
+			return err
+		}
+		defer a.Close()
+		if slots := a.Slots(); len(slots) > 0 {
+			return fmt.Errorf("%d slots are in use", len(slots))
+		}
+		return nil
+	}
+	return fmt.Errorf("the keeper has no arena")
+}
+
+// cgroups returns patterns for the names of the control groups of the server.
+func (s *storm) cgroups() (patterns []string) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.Process.Pid))
+	_, path, _ := strings.Cut("\n"+string(text), "\n0::")
+	path, _, _ = strings.Cut(path, "\n")
+	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		patterns = append(patterns, filepath.Join(mount, path, fmt.Sprintf("tether-%d-*", s.Process.Pid)))
+	}
+	return patterns
+}
+
+// stateFiles lists what is in the state directory of the server.
+func (s *storm) stateFiles() (names []string) {
+	for _, entry := range s.Env {
+		if dir, ok := strings.CutPrefix(entry, "XDG_STATE_HOME="); ok {
+			names, _ = filepath.Glob(filepath.Join(dir, "tether", "server-*", "*"))
+		}
+	}
+	return names
+}
+
+// report logs what has happened, and checks that it was a storm.
+func (s *storm) report(t *testing.T) {
+	deaths, points := 0, map[string]int{}
+	for line := range strings.Lines(s.stderr.String()) {
+		if strings.Contains(line, "the worker has ended") {
+			deaths++
+		}
+		if name, ok := strings.CutPrefix(line, "crash point "); ok {
+			points[strings.TrimSpace(name)]++
+		}
+		if strings.Contains(line, "the keeper could not be replaced") {
+			t.Error(line)
+		}
+	}
+	t.Logf("%d commands, %d deaths of workers, %d cuts, at least %d replacements of the keeper", s.commands.Load(), deaths, s.cuts, s.renewals)
+	if deaths < 10 || s.renewals == 0 {
+		t.Error("there was no storm")
+	}
+	for _, name := range slices.Sorted(maps.Keys(points)) {
+		t.Logf("%4d workers have died at %s", points[name], name)
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -73,6 +72,9 @@ var otherPoints = []string{
 	"arena.create", "arena.input.reset", "arena.journal.copy", "arena.journal.switch", "arena.punch", "outlog.end", "outlog.exit",
 	"outlog.first", "outlog.mark", "outlog.memory", "outlog.off", "outlog.spool", "outlog.write",
 	"keep.beat", "keep.bell", "keep.bye", "keep.ready", "keep.reap", "keep.renew", "keep.status", "keep.upgrade",
+	"session.attempt", "session.restoring", "session.suspect",
+	"confine.placeholders", "proc.reported", // see sandboxedPoints
+	"upload.block", "upload.file", "upload.moved", // see TestUploadKillPoints
 }
 
 // A worker that dies behind any lasting effect costs nothing.
@@ -89,12 +91,9 @@ func TestKillPoints(t *testing.T) {
 					s := startKept(t, crash.Variable+"="+where, crash.WorkerVariable+"=1")
 					first := s.awaitWorker(t, 0)
 					shortSession(t, s)
-					if n > 1 { // the effect may not happen so often, or only at the end of the server
-						s.Process.Signal(syscall.SIGTERM)
-						s.Wait()
-						return
+					if n == 1 { // otherwise the effect may not happen so often, or only at the end of the server
+						s.awaitWorker(t, first)
 					}
-					s.awaitWorker(t, first)
 					s.stop(t)
 				})
 			}
@@ -103,6 +102,51 @@ func TestKillPoints(t *testing.T) {
 	slices.Sort(names)
 	if all := crash.Names(); !slices.Equal(all, names) {
 		t.Errorf("the table has the points\n%v, the program has\n%v", names, all)
+	}
+}
+
+// A worker that panics while it takes over a process serves no client any more: it would say that it does not know the
+// process, and the client would give it up.
+func TestPanicDuringTakeover(t *testing.T) {
+	t.Parallel()
+	// Terminating a process passes this point, and so does the takeover of a process that is being terminated.
+	s := startKept(t, crash.Variable+"=proc.ending:1,panic", crash.WorkerVariable+"=1,2")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := dialKept(t, s.url)
+	p, err := c.Start(ctx, client.Command{Argv: []string{"sh", "-c", "echo begin; exec sleep 1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Terminate(ctx); err != nil {
+		t.Error(err)
+	}
+	var out bytes.Buffer
+	if exit, err := p.CopyOutput(ctx, &out, io.Discard); err != nil || exit.Code < 128 {
+		t.Errorf("%+v, %v", exit, err)
+	}
+	if err := c.End(ctx); err != nil {
+		t.Error(err)
+	}
+	s.stop(t)
+}
+
+// If the worker dies while it ends the server, another one goes on with that: nothing is left, also of the state directory.
+func TestDeathWhileStopping(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"arena.journal.commit:3", "proc.ending:1", "outlog.ended:1", "proc.released:1", "arena.slot.free:1"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			s := startKept(t, crash.Variable+"="+point, crash.WorkerVariable+"=1")
+			c := dialKept(t, s.url)
+			if _, err := c.Start(t.Context(), client.Command{Argv: []string{"sleep", "1000"}}); err != nil {
+				t.Fatal(err)
+			}
+			s.stop(t)
+			if deaths := strings.Count(s.stderr.String(), "crash point"); deaths == 0 {
+				t.Errorf("no worker has died at %s", point)
+			}
+		})
 	}
 }
 

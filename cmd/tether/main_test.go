@@ -13,12 +13,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"github.com/tetherexec/tether/internal/crash"
+	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
@@ -52,10 +55,37 @@ var releaseDir string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(beTether) != "" {
+		beVariant()
 		main()
 	}
 	tethertest.StopIgnoringSignals()
 	testscript.Main(leakChecked{m}, map[string]func(){"tether": main})
+}
+
+// beVariant makes this program what the name of its file says: version-X has the version X, and the others do something
+// wrong as a worker.
+func beVariant() {
+	path, _ := os.Executable()
+	name := filepath.Base(path)
+	version, _ = strings.CutPrefix(name, "version-")
+	if version == name {
+		version = ""
+	}
+	if _, worker := reexec.WorkerArguments(os.Args); !worker {
+		return
+	}
+	switch name {
+	case "crash-prove":
+		os.Exit(9)
+	case "hang-prove":
+		select {}
+	case "crash-serve", "hang-serve": // as soon as it says for the second time that it is ready; or for the first time
+		plan := map[string]string{"crash-serve": "keep.ready:2", "hang-serve": "keep.ready:1,hang"}[name]
+		if os.Getenv(crash.Variable) != plan { // it is read while packages are initialized
+			os.Setenv(crash.Variable, plan)
+			syscall.Exec(path, os.Args, os.Environ())
+		}
+	}
 }
 
 func TestScripts(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
@@ -34,7 +36,7 @@ func newPs(stdout *os.File) *cobra.Command {
 		Long: "List the processes of a server, of all its sessions. A process is `blocked` if it has to wait\n" +
 			"because its output is not read. DOING says why a running process is silent. WAITING is output that\n" +
 			"was not yet sent to the client. CPU and MEMORY are those of the process and all that it started,\n" +
-			"if the server knows them.",
+			"if the server knows them. If a part of the server with a keeper has died, a line below the list says so.",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -64,6 +66,7 @@ func (l *processList) run(ctx context.Context, stdout, stderr io.Writer) error {
 				return err
 			}
 			if err := l.print(stdout, all); err != nil || !l.watch {
+				l.tellDeaths(ctx, conn, stderr)
 				return err
 			}
 			select {
@@ -102,3 +105,21 @@ func (l *processList) print(stdout io.Writer, all []wire.ProcessInfo) error {
 
 // ownServer is the server that commands use without an address, for their help.
 const ownServer = "the one that `run --detach` starts"
+
+// tellDeaths says so if workers of the server have died.
+func (l *processList) tellDeaths(ctx context.Context, conn *connection, stderr io.Writer) {
+	if l.quiet || !conn.Has(client.FeatureKeeper) {
+		return
+	}
+	if state, err := keeperState(ctx, conn.Client); err == nil && state.Deaths > 0 {
+		printLine(stderr, deathsText(state))
+	}
+}
+
+// deathsText tells how many workers of a server have died, and how the last one ended.
+func deathsText(state wire.KeeperState) string {
+	if state.Deaths == 0 {
+		return "no worker has died"
+	}
+	return fmt.Sprintf("workers of the server that have died: %d; how the one before the present one ended: %s", state.Deaths, state.LastEnd)
+}

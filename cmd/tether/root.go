@@ -142,7 +142,7 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 			serve("exec-server", "The same as serve, under the name that the Codex CLI uses"),
 			{"app-server", func() *cobra.Command { return newAppServer(stdin, stdout) }},
 			{"bridge", func() *cobra.Command { return newBridge(stdin, stdout) }},
-			{"token", newToken},
+			{"upgrade", newUpgrade}, {"token", newToken},
 		}},
 		{"Sandbox and faults", []lazyCommand{
 			{"sandbox", func() *cobra.Command { return newSandbox(stdin, stdout) }},

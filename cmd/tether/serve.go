@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
@@ -33,7 +34,7 @@ type serveFlags struct {
 	ttl, ttlMax, idleExit        lifetime
 	retain, spoolLimit, spoolAll byteSize
 	reference                    referenceFlags
-	keeper, noKeeper             bool
+	keeper                       keeperFlags
 }
 
 // newServe is `tether serve` under either of its names.
@@ -59,8 +60,8 @@ func newServe(name, short string, stdin, stdout *os.File) *cobra.Command {
 			if _, worker := reexec.WorkerArguments(os.Args); worker {
 				return serveKept(cmd.Context(), listenCfg, cfg)
 			}
-			if flags.keeper && !flags.noKeeper {
-				return keepServing(cmd.Context(), listenCfg, cfg, flags.logFormat.value == "json", stdin, stdout)
+			if flags.keeper.wanted() {
+				return keepServing(cmd.Context(), listenCfg, cfg, flags.keeper.config(flags.logFormat.value), stdin, stdout)
 			}
 			return serve(cmd.Context(), listenCfg, cfg, stdin, stdout)
 		},
@@ -93,11 +94,10 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	fs.Var(&f.spoolAll, "spool-total", "how much output of all processes is kept")
 	fs.StringVar(&f.cfg.StateDir, "state-dir", "", "`PATH` for output that does not fit in memory\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
 	fs.Var(&f.concurrent, "concurrent-requests", "no effect; accepted because codex exec-server has this flag.\nRequests always run concurrently, unless one depends on another")
-	fs.BoolVar(&f.keeper, "keeper", false, "let commands, output and sessions survive a crash of the server:\na small process keeps them, and starts the server again")
-	fs.BoolVar(&f.noKeeper, "no-keeper", false, "one process only: its end is the end of all commands (default)")
+	f.keeper.define(fs)
 	defineUserSockets(fs, &f.cfg.UserSockets)
 	group(fs, "Sandbox", userSockets)
-	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "keeper", "no-keeper", "concurrent-requests")
+	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "keeper", "no-keeper", "replace-frozen", "concurrent-requests")
 
 	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
 	f.logFormat = choice{"text", "FORMAT", []string{"text", "json"}}
@@ -123,6 +123,9 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 	cfg = f.cfg
 	cfg.SessionTTL, cfg.SessionTTLMax = time.Duration(f.ttl), time.Duration(f.ttlMax)
 	cfg.IdleExit = time.Duration(f.idleExit)
+	if err := f.keeper.check(); err != nil {
+		return listenCfg, cfg, err
+	}
 	if cfg.SessionTTL > cfg.SessionTTLMax {
 		return listenCfg, cfg, fmt.Errorf("`--session-ttl` %v is more than `--session-ttl-max` %v", cfg.SessionTTL, cfg.SessionTTLMax)
 	}
@@ -181,6 +184,8 @@ func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config,
 	if l != nil {
 		defer l.Close()
 	}
+	manager := os.Getenv(keep.NotifyVariable)
+	os.Unsetenv(keep.NotifyVariable) // commands must not get it
 	s, err := server.New(cfg)
 	if err != nil {
 		return withStateDirFlag(err)
@@ -190,6 +195,7 @@ func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config,
 		if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
 			return errors.Join(fmt.Errorf("print URL: %w", err), s.Close())
 		}
+		keep.NotifyReady(manager)
 	}
 	defer time.AfterFunc(unmapDelay, func() { trim.Program().Unmap() }).Stop()
 	return untilStopped(ctx, stop, func() error {

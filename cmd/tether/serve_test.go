@@ -38,7 +38,14 @@ func startTetherEnv(t *testing.T, env []string, args ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{Cmd: exec.CommandContext(t.Context(), self, args...), stderr: new(bytes.Buffer)}
+	return startProgram(t, env, exec.CommandContext(t.Context(), self, args...))
+}
+
+// startProgram starts a command that executes tether.
+func startProgram(t *testing.T, env []string, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := &program{Cmd: cmd, stderr: new(bytes.Buffer)}
+	var err error
 	p.Env = append(os.Environ(), beTether+"=1", "GORACE=atexit_sleep_ms=0", "XDG_STATE_HOME="+t.TempDir())
 	p.Env = append(p.Env, env...)
 	p.Stderr = p.stderr

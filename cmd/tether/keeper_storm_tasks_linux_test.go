@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+)
+
+// A task is a command of a storm, and what it has to do.
+type task struct {
+	script         string // of a shell
+	command        client.Command
+	input          []byte
+	stdout, stderr []byte // what it prints; on a terminal, lines end as in a file
+	code           int
+	ready          string // its first line; input, or the termination, comes behind that
+	terminate      bool   // it is terminated, and its code is at least 128
+	unread         bool   // its output is not read before it was written
+}
+
+// tasks are the kinds of commands of a storm.
+var tasks = []struct {
+	name string
+	task func(s *storm) task
+}{
+	{"pipes", func(*storm) task { return printing() }},
+	{"terminal", func(*storm) task {
+		lines, text := numberedText(200_000)
+		return task{script: printer(lines), command: client.Command{TTY: true}, stdout: text}
+	}},
+	{"input", func(*storm) task {
+		_, text := numberedText(600_000)
+		return task{script: "cat", command: client.Command{Stdin: true}, input: text, stdout: text}
+	}},
+	{"input of a terminal", func(*storm) task {
+		_, text := numberedText(30_000)
+		return task{
+			script: fmt.Sprintf("stty raw -echo; echo ready; head -c %d", len(text)), ready: "ready\n",
+			command: client.Command{TTY: true}, input: text, stdout: text,
+		}
+	}},
+	{"sandbox", func(s *storm) task {
+		p := printing()
+		p.command.Sandbox, p.command.Dir = s.sandbox, s.dir
+		return p
+	}},
+	{"spool", func(*storm) task {
+		lines, text := numberedText(5 << 20)
+		return task{script: fmt.Sprintf("seq %d; : >$COUNT.written", lines), stdout: text, unread: true}
+	}},
+	{"output after the exit", func(*storm) task {
+		lines, text := numberedText(100_000)
+		return task{script: fmt.Sprintf("(sleep 0.1; seq %d) &", lines), stdout: text}
+	}},
+	{"termination", func(*storm) task {
+		return task{script: "sleep 1000 & echo ready; sleep 1000", ready: "ready\n", terminate: true}
+	}},
+}
+
+// numberedText returns a random number of lines, with up to the given size, and their text.
+func numberedText(most int) (lines int, text []byte) {
+	size := 1 + rand.IntN(1+rand.IntN(most))
+	for len(text) < size {
+		lines++
+		text = fmt.Appendln(text, lines)
+	}
+	return lines, text
+}
+
+// printer is a script that prints numbered lines, in writes of 1 byte to 64 KiB.
+func printer(lines int) string {
+	size := 1 << rand.IntN(17)
+	if lines > 10_000 {
+		size = max(size, 1<<10) // a million tiny writes take too long
+	}
+	return fmt.Sprintf("seq %d | dd ibs=64k iflag=fullblock obs=%d status=none", lines, size)
+}
+
+// printing prints on both streams at the same time.
+func printing() task {
+	n, out := numberedText(1 << 20)
+	m, errs := numberedText(100_000)
+	return task{script: printer(m) + " >&2 & " + printer(n) + "; wait", stdout: out, stderr: errs, code: rand.IntN(100)}
+}
+
+// run runs a task and checks all that it does.
+func (s *storm) run(ctx context.Context, c *client.Client, name string, kind func(*storm) task) error {
+	t := kind(s)
+	count := filepath.Join(s.dir, name)
+	cmd := t.command
+	key, value, _ := strings.Cut(s.marker, "=")
+	cmd.ID, cmd.Env = name, map[string]string{key: value, "COUNT": count}
+	cmd.Argv = []string{"sh", "-c", fmt.Sprintf("echo once >>$COUNT\n%s\nexit %d", t.script, t.code)}
+	p, err := c.Start(ctx, cmd)
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	s.steps.Add(1)
+	out, errs := &collector{storm: s, first: t.ready, ready: make(chan struct{})}, &collector{storm: s}
+	if t.unread {
+		out.open = make(chan struct{})
+	}
+	var feeding sync.WaitGroup
+	var fed error
+	feeding.Go(func() {
+		if fed = s.feed(ctx, p, t, out.ready, count); fed != nil {
+			fed = fmt.Errorf("input: %w", fed)
+		}
+		if out.open != nil {
+			close(out.open)
+		}
+		if fed != nil {
+			p.Abandon()
+		}
+	})
+	exit, err := p.CopyOutput(ctx, out, errs)
+	feeding.Wait()
+	switch {
+	case fed != nil:
+		return fed
+	case err != nil:
+		return fmt.Errorf("output: %w", err)
+	case t.terminate && exit.Code < 128, !t.terminate && exit.Code != t.code:
+		return fmt.Errorf("exit code %d instead of %d", exit.Code, t.code)
+	}
+	for _, stream := range []struct {
+		name      string
+		got, want []byte
+	}{{"stdout", out.text(cmd.TTY), append([]byte(t.ready), t.stdout...)}, {"stderr", errs.text(false), t.stderr}} {
+		if !bytes.Equal(stream.got, stream.want) {
+			return fmt.Errorf("%d bytes on %s instead of %d, %d of them equal", len(stream.got), stream.name, len(stream.want), equal(stream.got, stream.want))
+		}
+	}
+	return checkCount(count)
+}
+
+// equal is how many bytes at the beginning are equal.
+func equal(a, b []byte) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// checkCount checks that a command has run once.
+func checkCount(name string) error {
+	text, err := os.ReadFile(name)
+	if err != nil || string(text) != "once\n" {
+		return fmt.Errorf("it has run %d times: %w", bytes.Count(text, []byte("\n")), err)
+	}
+	os.Remove(name + ".written")
+	return os.Remove(name)
+}
+
+// feed does to a process what its task says, while its output is read.
+func (s *storm) feed(ctx context.Context, p *client.Process, t task, ready <-chan struct{}, count string) error {
+	if t.ready != "" {
+		select {
+		case <-ready:
+		case <-p.Done():
+			return fmt.Errorf("it has ended before it was ready")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	for rest := t.input; len(rest) > 0; {
+		n := min(len(rest), 1<<rand.IntN(17))
+		if err := p.Write(ctx, rest[:n]); err != nil {
+			return fmt.Errorf("%d bytes were written: %w", len(t.input)-len(rest), err)
+		}
+		rest = rest[n:]
+		s.steps.Add(1)
+	}
+	switch {
+	case t.terminate:
+		_, err := p.Terminate(ctx)
+		return err
+	case t.command.Stdin:
+		return p.CloseStdin(ctx)
+	}
+	for t.unread && ctx.Err() == nil { // until the command has written all, which nothing reads
+		if _, err := os.Stat(count + ".written"); err == nil {
+			break
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-p.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// A collector collects output. It may block its reader for a time.
+type collector struct {
+	storm *storm
+	buf   bytes.Buffer
+	first string        // the first line; empty: it does not matter
+	ready chan struct{} // closed when the first line has come
+	once  sync.Once
+	open  chan struct{} // nothing is taken before it is closed; nil: all is taken at once
+}
+
+// Write implements io.Writer.
+func (c *collector) Write(p []byte) (int, error) {
+	if c.open != nil {
+		<-c.open
+	}
+	c.storm.steps.Add(1)
+	n, err := c.buf.Write(p)
+	if c.first != "" && bytes.HasPrefix(c.text(true), []byte(c.first)) {
+		c.once.Do(func() { close(c.ready) })
+	}
+	return n, err
+}
+
+// text is what was collected; the lines of a terminal end with two characters.
+func (c *collector) text(terminal bool) []byte {
+	if terminal {
+		return bytes.ReplaceAll(c.buf.Bytes(), []byte("\r\n"), []byte("\n"))
+	}
+	return c.buf.Bytes()
+}
