@@ -4,6 +4,8 @@
 // prints a Markdown table of medians and their ratios:
 //
 //	go run ./bench [-reps 3] [-quick] [-only cold,idle,starts,output,echo,resume,sandbox,client]
+//	go run ./bench -serve --keeper -base 'bin/tether serve --no-keeper'
+//	go run ./bench -serve --keeper -base 'bin/old serve --keeper' -only killed
 //
 // Run it in the directory of go.mod, after `make build`. Ratios say more than absolute
 // figures: repetitions are the outer loop and the servers the inner one, in
@@ -38,6 +40,8 @@ func main() {
 func run(ctx context.Context) error {
 	reps := flag.Int("reps", 3, "repetitions of each measurement")
 	quick := flag.Bool("quick", false, "a tenth of the work, to see that everything runs")
+	base := flag.String("base", "", "a `command` line with another server to compare with, instead of the reference")
+	serve := flag.String("serve", "", "further `flags` of tether serve")
 	only := flag.String("only", "cold,idle,starts,output,echo,resume,sandbox,client", "what to measure")
 	flag.Parse()
 	chosen, err := choose(*only)
@@ -50,7 +54,7 @@ func run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(work.dir)
 	work.quick = *quick
-	servers, table := candidates(work.dir), newTable()
+	servers, table := candidates(work.dir, strings.Fields(*base), strings.Fields(*serve)), newTable()
 	if len(servers) == 1 {
 		fmt.Printf("Tether alone: the reference is not installed in %s.\n\n", referenceDir)
 	}

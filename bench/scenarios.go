@@ -30,6 +30,7 @@ var scenarios = []scenario{
 	{name: "resume", run: resume},
 	{name: "sandbox", run: sandboxed, limit: plainSandbox},
 	{name: "client", run: library},
+	{name: "killed", run: killed}, // only with a keeper
 }
 
 // A trial is one scenario on one fresh server.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,14 +35,18 @@ type candidate struct {
 	env  []string
 }
 
-// candidates are the reference, if it is installed, and tether.
-func candidates(dir string) (found []candidate) {
+// candidates are the server to compare with and tether. Without base, that server is the reference, if it is installed.
+func candidates(dir string, base, flags []string) (found []candidate) {
 	os.Mkdir(filepath.Join(dir, "codex"), 0o700)
 	env := append(os.Environ(), "CODEX_HOME="+filepath.Join(dir, "codex"), "XDG_STATE_HOME="+filepath.Join(dir, "state"))
-	if bin, _ := filepath.Glob(referenceDir + "/node_modules/@openai/codex-*/vendor/*/bin/codex"); len(bin) > 0 {
-		found = append(found, candidate{referenceColumn, []string{bin[0], "exec-server", "--listen", "ws://127.0.0.1:0"}, env})
+	if bin, _ := filepath.Glob(referenceDir + "/node_modules/@openai/codex-*/vendor/*/bin/codex"); len(base) == 0 && len(bin) > 0 {
+		base = []string{bin[0], "exec-server"}
 	}
-	return append(found, candidate{tetherColumn, []string{"bin/tether", "serve", "--listen", "ws://127.0.0.1:0"}, env})
+	listen := []string{"--listen", "ws://127.0.0.1:0"}
+	if len(base) > 0 {
+		found = append(found, candidate{referenceColumn, slices.Concat(base, listen), env})
+	}
+	return append(found, candidate{tetherColumn, slices.Concat([]string{"bin/tether", "serve"}, listen, flags), env})
 }
 
 // A server is a candidate that runs.
@@ -99,9 +104,19 @@ func (s *server) stop() {
 // clockTick is the unit of CPU times in /proc, the same on every port of Linux.
 const clockTick = 10 * time.Millisecond
 
-// cpu returns the CPU time of the server, and that of its children that ended.
+// cpu returns the CPU time of the server, and that of its children that ended. With a keeper, its worker belongs to it.
 func (s *server) cpu() (own, children time.Duration, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	own, children, err = processCPU(s.cmd.Process.Pid)
+	for _, pid := range s.workers() {
+		if o, c, err := processCPU(pid); err == nil { // otherwise it has just ended, and is in children
+			own, children = own+o, children+c
+		}
+	}
+	return own, children, err
+}
+
+func processCPU(pid int) (own, children time.Duration, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, 0, err
 	}

@@ -54,6 +54,8 @@ var rows = []row{
 	{id: "backlog", name: "client library: 100 processes catch up with 1 MiB each", unit: "ms"},
 	{id: "librarycpu", name: "client library: CPU per GiB of output", unit: "s"},
 	{id: "servercpu", name: "server: CPU per GiB of output for it", unit: "s"},
+	{id: "killed10", name: "worker killed → answer of the next one, 10 commands", unit: "ms"},
+	{id: "killed1000", name: "worker killed → answer of the next one, 1010 commands", unit: "ms"},
 	{id: "lost", name: "20 MB/s, 1 s away: output lost", unit: "KiB", zero: true},
 }
 
