@@ -24,16 +24,17 @@ func paced(n, portion int, pause string) string {
 		n, portion, portion, pause)
 }
 
-// A cutter cuts the cable for a while each time the client has received a number of bytes. Its command prints the last part only
+// A cutter ends the connection each time the client has received a number of bytes. Its command prints the last part only
 // after the last cut.
 type cutter struct {
 	every, times int
-	pause        time.Duration
-	done         string // a file, there after the last cut
+	cut          func(r *codexRun) bool // false: not possible yet
+	done         string                 // a file, there after the last cut
 }
 
+// newCutter returns a cutter that cuts the cable for a while.
 func newCutter(t *testing.T, every, times int, pause time.Duration) cutter {
-	return cutter{every, times, pause, filepath.Join(t.TempDir(), "done")}
+	return cutter{every, times, func(r *codexRun) bool { r.cable.CutFor(pause); return true }, filepath.Join(t.TempDir(), "done")}
 }
 
 // paced returns the command. It prints the last tenth of its output after the cuts.
@@ -47,14 +48,13 @@ func (c cutter) run(ctx context.Context, r *codexRun) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for n := 1; n <= c.times; n++ {
-		for r.recorder.total() < n*c.every || r.cable.Links() < n {
+		for r.recorder.total() < n*c.every || r.cable.Links() < n || !c.cut(r) {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
 				return
 			}
 		}
-		r.cable.CutFor(c.pause)
 	}
 	os.WriteFile(c.done, nil, 0o600) // without it the command does not end
 }

@@ -25,6 +25,7 @@ const codexTimeout = 150 * time.Second
 
 // A codexRun is one run of the unmodified Codex CLI in front of an exec-server.
 type codexRun struct {
+	server   *server
 	model    *model
 	cable    *cable.Cable
 	recorder *recorder
@@ -33,15 +34,15 @@ type codexRun struct {
 }
 
 // runCodex runs one turn of the real client against a new server of the given
-// product, through a cable that records. meanwhile, if not nil, runs beside it
-// until its context ends with the client.
+// product, with these flags, through a cable that records. meanwhile, if not nil,
+// runs beside it until its context ends with the client.
 func runCodex(t *testing.T, who product, script func(turn int, outputs []string) modelItem,
-	meanwhile func(ctx context.Context, r *codexRun)) *codexRun {
+	meanwhile func(ctx context.Context, r *codexRun), flags ...string) *codexRun {
 	t.Helper()
 	client := program(t, ref)
-	server := startServer(t, who)
+	server := startServer(t, who, flags...)
 	t.Cleanup(server.stop)
-	r := &codexRun{model: newModel(t, script), recorder: newRecorder()}
+	r := &codexRun{server: server, model: newModel(t, script), recorder: newRecorder()}
 	r.cable = tethertest.LayCableWith(t, cable.Config{Target: server.url, Sent: r.recorder.sent})
 	home := codexHome(t, r.model.URL)
 

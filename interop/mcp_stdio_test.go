@@ -250,12 +250,13 @@ func (m *mcpTurn) replace(file string) func(context.Context) {
 }
 
 // After a lost session the real client does not start its MCP server again (F63). If this fails, the reference has been repaired.
+// The client reports the call in flight as closed or as not sent: that depends on which of its tasks notices the loss first.
 func TestCodexMCPLostSessionIsFinal(t *testing.T) {
 	t.Parallel()
 	m := newMCPTurn(t, tether)
 	file := m.waitFile()
 	m.run(m.placed(), []modelItem{mcpCall("wait", map[string]any{"file": file}), mcpCall("pid", nil)}, m.replace(file), m.remote())
-	if got := m.want(2); !strings.Contains(got[0], "Transport closed") || !strings.HasPrefix(got[1], "error") {
+	if got := m.want(2); !strings.HasPrefix(got[0], "error") || !strings.HasPrefix(got[1], "error") {
 		t.Errorf("%q", got)
 	}
 }
@@ -267,7 +268,7 @@ func TestCodexMCPRunRestartsAfterLostSession(t *testing.T) {
 	file := m.waitFile()
 	m.run(m.through(), []modelItem{mcpCall("pid", nil), mcpCall("wait", map[string]any{"file": file}), mcpCall("pid", nil)}, m.replace(file))
 	got := m.want(3)
-	if strings.HasPrefix(got[0], "error") || !strings.Contains(got[1], "Transport closed") || strings.HasPrefix(got[2], "error") || got[0] == got[2] {
+	if strings.HasPrefix(got[0], "error") || !strings.HasPrefix(got[1], "error") || strings.HasPrefix(got[2], "error") || got[0] == got[2] {
 		t.Errorf("%q", got)
 	}
 }
