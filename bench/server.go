@@ -67,6 +67,7 @@ func (c candidate) start() (*server, error) {
 		return nil, err
 	}
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = c.env, w, &s.stderr
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the scheduler groups processes by session: no server shares that of the client
 	s.began = time.Now()
 	err = s.cmd.Start()
 	w.Close()
