@@ -73,6 +73,9 @@ func (l *Log) fillLocked(d demand, fd int, between *Between, most int) (int, err
 		}
 	}
 	d.least, d.most = min(d.least, most), most
+	if left := h.left(); between == nil && left >= d.least && left < most {
+		d.least = min(max(d.least, available(fd)), most) // rather a whole entry in the next segment than a short one in this
+	}
 	room, now, err := l.admitLocked(d)
 	if err != nil {
 		return 0, err
@@ -115,5 +118,14 @@ func (l *Log) awaitTakenLocked() {
 // lacksBlock reports whether the next output needs a new block.
 func (h *history) lacksBlock() bool {
 	tail := h.tail()
-	return tail == nil || !tail.content.hasData() || int(tail.cost)+fillLeast+EntryOverhead > segmentCost
+	return tail == nil || !tail.content.hasData() || h.left() < fillLeast
+}
+
+// left is how many bytes a new entry may have in the last segment.
+func (h *history) left() int {
+	tail := h.tail()
+	if tail == nil {
+		return 0
+	}
+	return segmentCost - int(tail.cost) - EntryOverhead
 }

@@ -49,11 +49,15 @@ func (b *Between) take(slot *arena.Slot, tty, most int) (int, error) {
 	}
 }
 
+// fetchSize is how much output of a terminal is fetched at a time. The buffer of a terminal has 4 KiB, and may be filled again during the
+// call. The kernel allocates memory for all of it before it looks for output.
+const fetchSize = 8 << 10
+
 // fetch moves output of a terminal to the empty pipe.
 func (b *Between) fetch(tty int) error {
 	b.held = unknown
 	for {
-		n, err := unix.Splice(tty, nil, b.Write, nil, MaxEntry, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		n, err := unix.Splice(tty, nil, b.Write, nil, fetchSize, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
 		switch {
 		case err == unix.EINTR:
 			continue
@@ -92,6 +96,15 @@ func awaitable(fd int, between *Between) error {
 		return io.EOF
 	}
 	return unix.EAGAIN
+}
+
+// available is how much output a pipe has, or 0 if that is not known.
+func available(pipe int) int {
+	n, err := unix.IoctlGetInt(pipe, unix.TIOCINQ)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // poll reports whether there is something to read, and whether the other end is gone.

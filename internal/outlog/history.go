@@ -68,7 +68,7 @@ func (h *history) room(s Stream, least, most int, now time.Time) (int, error) {
 	if joins > 0 {
 		return most, nil
 	}
-	return min(most, MaxEntry, segmentCost-int(tail.cost)-EntryOverhead), nil
+	return min(most, MaxEntry, h.left()), nil
 }
 
 // joins is how many bytes of a stream may join the last entry: none, if that was read or is
