@@ -145,12 +145,12 @@ func (l *Log) writeBlock(sp *spool, block int64, s *segment, c *content) error {
 	return err
 }
 
-// trimSpool gives back disk space that the log does not need now.
-func (l *Log) trimSpool() {
+// trimSpool gives back the disk space of free blocks, except for the given number.
+func (l *Log) trimSpool(spare int) {
 	l.lock()
 	defer l.mu.Unlock()
 	for sp := l.overflow.spool; sp != nil && !l.ended; {
-		block, ok := sp.surplus()
+		block, ok := sp.surplus(spare)
 		if !ok {
 			return
 		}
@@ -179,7 +179,7 @@ func (l *Log) dropLocked() {
 // another log can use its block.
 func (l *Log) evictReleased() {
 	if l.evict() {
-		l.trimSpool()
+		l.trimSpool(scarceBlocks)
 	}
 }
 

@@ -36,7 +36,7 @@ func (l *Log) release(seq uint64) (dropped bool) {
 // space of dropped segments, and reports the close.
 func (l *Log) after(dropped bool, closed func()) {
 	if dropped {
-		l.trimSpool()
+		l.trimSpool(spareBlocks)
 	}
 	if closed != nil {
 		closed()
