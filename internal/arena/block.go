@@ -50,11 +50,13 @@ func (a *Arena) NewBlock(s *Slot, first, start uint64, prev *Block) (*Block, err
 	if err != nil {
 		return nil, err
 	}
-	if err := a.allocate(a.blockAt(b.index), blockHead); err != nil {
-		a.giveBlock(b)
-		return nil, err
+	if b.reserved < headRecords { // it was not in use before, or has lost its pages
+		if err := a.allocate(a.blockAt(b.index), blockHead); err != nil {
+			a.giveBlock(b)
+			return nil, err
+		}
+		b.reserved = headRecords
 	}
-	b.reserved = max(b.reserved, headRecords)
 	words := at[BlockWords](a.mem, a.blockAt(b.index))
 	*words = BlockWords{Serial: s.Serial.Load(), First: first, Start: start}
 	if prev != nil && prev.slot == nil {
