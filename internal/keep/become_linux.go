@@ -5,17 +5,23 @@ package keep
 import (
 	"fmt"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
 
-// Become makes this process a keeper, which starts a worker. It returns only if that is not possible; then nothing has
-// changed. The process must have no children, and signals that it has caught are lost: call it before signal.Notify.
+// Become makes this process a keeper, with a worker that it has started. It returns only if that is not possible; then nothing
+// has changed. The process must have no children, and signals that it has caught are lost: call it before signal.Notify.
 func Become(c Config) error {
+	runtime.LockOSThread() // the worker gets its death signal when this thread ends; execve ends all others
+	defer runtime.UnlockOSThread()
 	k := newKeeper()
 	name, err := os.Executable()
 	if err == nil {
-		err = k.prepareFirst(c)
+		err = k.prepareFirst(c, name)
+	}
+	if err == nil {
+		err = k.startFirst()
 	}
 	state := -1
 	if err == nil {
@@ -24,7 +30,11 @@ func Become(c Config) error {
 	if err == nil {
 		err = execute(k.program, state, name, c.Args)
 	}
-	for _, fd := range []int{state, k.program, k.notice} {
+	k.kill(&k.worker, NotStarted)
+	if k.worker.pid != 0 {
+		k.endPeer(&k.worker)
+	}
+	for _, fd := range []int{state, k.program, k.notice, k.bell} {
 		closed(fd)
 	}
 	for i := range k.first {
@@ -33,12 +43,26 @@ func Become(c Config) error {
 	return fmt.Errorf("become the keeper: %w", err)
 }
 
+// startFirst starts the first worker, so that it is initialized while this process becomes the keeper. It gets its order to serve
+// from the keeper: until that catches signals, a SIGTERM would end the keeper without the status of a stopped server.
+func (k *keeper) startFirst() error {
+	k.now = now()
+	if err := k.startPeer(&k.worker, k.program); err != nil {
+		return fmt.Errorf("start the worker: %w", err)
+	}
+	k.started()
+	return nil
+}
+
 // prepareFirst fills the state with which the keeper begins. All its descriptors are copies that survive execve.
-func (k *keeper) prepareFirst(c Config) (err error) {
-	k.limit, k.beat = len(c.Held), int(c.Beat)
+func (k *keeper) prepareFirst(c Config, name string) (err error) {
+	k.beat = int(c.Beat)
 	k.json, k.hasty, k.hangup = number(c.LogJSON), number(c.Hasty), number(!c.IgnoreHangup && hasTerminal())
 	if k.program, err = unix.Open("/proc/self/exe", unix.O_PATH, 0); err != nil {
 		return fmt.Errorf("open this program: %w", err)
+	}
+	if err := k.prepareChildren(name, c.Args); err != nil {
+		return err
 	}
 	if c.Notice != nil {
 		if k.notice, err = copyOf(int(c.Notice.Fd())); err != nil {

@@ -76,13 +76,8 @@ func (k *keeper) begin(args []string) error {
 	if err := k.prepare(args[1:]); err != nil {
 		return err
 	}
-	switch k.now = now(); {
-	case k.worker.pid == 0 && k.due[dueStart] == 0:
-		k.due[dueStart] = k.now
-	case k.worker.ready != 0:
+	if k.now = now(); k.worker.ready != 0 {
 		k.due[dueRest], k.due[dueEnded] = k.now+serviceTime, k.now // SIGCHLD may be lost meanwhile
-		fallthrough
-	default:
 		k.tell(&k.worker, msgVerdict, int(msgRenew), int(Done), 0)
 	}
 	return nil
@@ -92,14 +87,6 @@ func (k *keeper) begin(args []string) error {
 func (k *keeper) prepare(args []string) (err error) {
 	name := [16]byte{'t', 'e', 't', 'h', 'e', 'r'} // instead of the number of a descriptor
 	unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0, 0, 0)
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become subreaper: %w", err)
-	}
-	if k.bell < 0 {
-		if k.bell, err = unix.Eventfd(0, unix.EFD_NONBLOCK); err != nil {
-			return fmt.Errorf("make an eventfd: %w", err)
-		}
-	}
 	if k.signals < 0 {
 		var ends [2]int
 		if err = unix.Pipe2(ends[:], unix.O_NONBLOCK); err != nil {
@@ -108,13 +95,26 @@ func (k *keeper) prepare(args []string) (err error) {
 		k.signals, k.signalled = ends[0], ends[1]
 	}
 	k.watchSignals()
+	return k.prepareChildren(os.Args[0], args)
+}
+
+// prepareChildren makes what the keeper needs to start workers: programs with this name and these arguments.
+func (k *keeper) prepareChildren(name string, args []string) (err error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become subreaper: %w", err)
+	}
+	if k.bell < 0 {
+		if k.bell, err = unix.Eventfd(0, unix.EFD_NONBLOCK); err != nil {
+			return fmt.Errorf("make an eventfd: %w", err)
+		}
+	}
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return fmt.Errorf("read the limit of descriptors: %w", err)
 	}
 	k.limit = max(0, int(min(files.Cur, maxSlot))-reserved)
 	c := &k.command
-	c.name, c.args, c.owner, c.files = os.Args[0], args, int32(unix.Getpid()), asStarted(files)
+	c.name, c.args, c.owner, c.files = name, args, int32(unix.Getpid()), asStarted(files)
 	env, err := syscall.SlicePtrFromStrings(os.Environ())
 	if err != nil {
 		return fmt.Errorf("pass on the environment: %w", err)

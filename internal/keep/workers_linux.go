@@ -79,6 +79,11 @@ func (k *keeper) startWorker() {
 		k.failed(NotStarted, errnoOf(err))
 		return
 	}
+	k.started()
+}
+
+// started notes that a worker was started.
+func (k *keeper) started() {
 	k.number++
 	if k.beat != 0 {
 		k.allow(&k.worker, max(k.beat, startTime), Frozen)
