@@ -186,6 +186,8 @@ func TestAdversaryForkBomb(t *testing.T) {
 		p.terminate(t)
 		p.finish(t)
 		stillServes(t, fx, s)
-		tethertest.Eventually(t, func() error { return zombies(s.cmd.Process.Pid) })
+		for _, pid := range s.pids() {
+			tethertest.Eventually(t, func() error { return zombies(pid) })
+		}
 	})
 }

@@ -33,9 +33,10 @@ func notForReference(t *testing.T, why string) {
 	}
 }
 
-// outerSandbox returns the command line of a server inside a bubblewrap that changes nothing but what the options say.
+// outerSandbox returns the command line of a server inside a bubblewrap that changes nothing but what the options say. The
+// server ends with bubblewrap, which does not pass signals on.
 func outerSandbox(options ...string) []string {
-	return append(append([]string{"bwrap", "--dev-bind", "/", "/"}, options...), append([]string{"--"}, suite.server.Argv...)...)
+	return append(append([]string{"bwrap", "--die-with-parent", "--dev-bind", "/", "/"}, options...), append([]string{"--"}, suite.server.Argv...)...)
 }
 
 // refuses checks that the server refuses commands that need namespaces, with this advice, and runs commands that need none.

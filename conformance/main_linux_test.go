@@ -16,7 +16,7 @@ import (
 var (
 	tetherFlag    = flag.String("tether", "", "path of tether, which all users can execute; empty: build it")
 	probeFlag     = flag.String("probe", "", "path of the test program of internal/sandbox/probe, which all users can execute; empty: build it")
-	serverFlag    = flag.String("server", "", "command line of the server to test; empty: tether serve, built from here")
+	serverFlag    = flag.String("server", "", "command line of the server to test, which speaks on its standard input and output; empty: tether serve, built from here, with a listener and a keeper")
 	flagsFlag     = flag.String("flags", "", "more flags for the server, such as those that choose a backend")
 	referenceFlag = flag.Bool("reference", false, "the server is the reference: leave out rows in which it differs")
 )
@@ -65,9 +65,9 @@ func run(m *testing.M) (int, error) {
 	if err := buildPrograms(); err != nil {
 		return 0, err
 	}
-	suite.server = Server{Argv: []string{suite.tether, "serve", "--listen", "stdio", "--log-level", "warn"}, Reference: *referenceFlag}
+	suite.server = Server{Argv: []string{suite.tether, "serve", "--keeper", "--log-level", "warn"}, Listens: true}
 	if *serverFlag != "" {
-		suite.server.Argv = strings.Fields(*serverFlag)
+		suite.server = Server{Argv: strings.Fields(*serverFlag), Reference: *referenceFlag}
 	}
 	suite.server.Argv = append(suite.server.Argv, strings.Fields(*flagsFlag)...)
 	if err := openAccounts(); err != nil {

@@ -325,16 +325,11 @@ func (p *clientProxy) began() [][]byte {
 	return append([][]byte{}, p.first...)
 }
 
-// listens returns the ports on which a process listens in this network.
-func listens(t *testing.T, pid int) (ports []int) {
+// listens returns the ports on which a server listens in this network, except for that of its clients.
+func (s *instance) listens(t *testing.T) (ports []int) {
 	t.Helper()
 	own := map[string]bool{}
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, fd := range fds {
-		link, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name()))
+	for _, link := range s.descriptors(t) {
 		if inode, ok := strings.CutPrefix(link, "socket:["); ok {
 			own[strings.TrimSuffix(inode, "]")] = true
 		}
@@ -358,7 +353,9 @@ func listens(t *testing.T, pid int) (ports []int) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ports = append(ports, int(port))
+			if int(port) != s.port {
+				ports = append(ports, int(port))
+			}
 		}
 	}
 	return ports

@@ -339,19 +339,19 @@ func TestManagedLeavesNothing(t *testing.T) {
 			t.Helper()
 			p := s.script(t, workspaceOnly(), `exec bash -c 'exec 3<> /dev/tcp/127.0.0.1/${HTTP_PROXY##*:} && echo open; read go'`, enforce(stdinPipe, networkProxy(nil)))
 			p.says(t, "open")
-			if ports := listens(t, s.cmd.Process.Pid); len(ports) != 0 {
+			if ports := s.listens(t); len(ports) != 0 {
 				t.Errorf("the server listens on %v", ports)
 			}
 			p.write(t, "go\n")
 			p.finish(t)
 		}
 		once() // opens what the server keeps open from its first use on
-		before := descriptors(t, s.cmd.Process.Pid)
+		before := len(s.descriptors(t))
 		for range 3 {
 			once()
 		}
 		tethertest.Eventually(t, func() error {
-			if now := descriptors(t, s.cmd.Process.Pid); now > before {
+			if now := len(s.descriptors(t)); now > before {
 				return fmt.Errorf("%d descriptors are open, %d were before", now, before)
 			}
 			return nil

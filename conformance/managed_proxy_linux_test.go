@@ -297,13 +297,21 @@ func toAny(m map[string]string) map[string]any {
 	return all
 }
 
-func descriptors(t *testing.T, pid int) int {
+// descriptors returns what the descriptors of the server are.
+func (s *instance) descriptors(t *testing.T) (links []string) {
 	t.Helper()
-	names, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
+	for _, pid := range s.pids() {
+		dir := fmt.Sprintf("/proc/%d/fd/", pid)
+		names, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			link, _ := os.Readlink(dir + name.Name())
+			links = append(links, link)
+		}
 	}
-	return len(names)
+	return links
 }
 
 // A proxy on the host's loopback ends with its process.
@@ -314,7 +322,7 @@ func TestProxyDies(t *testing.T) {
 		s := a.own(t, suite.server.Argv, nil)
 		p := s.mustStart(t, fx, row{policy: unconfined(), params: both(stdinPipe, networkProxy(loopback)), script: `echo $HTTP_PROXY $ALL_PROXY .; read go`})
 		p.says(t, " .\n")
-		ports := listens(t, s.cmd.Process.Pid)
+		ports := s.listens(t)
 		o := p.until(t, "ports", func(outcome) bool { return true })
 		if len(ports) != 2 || !strings.Contains(o.stdout, fmt.Sprintf(":%d", ports[0])) || !strings.Contains(o.stdout, fmt.Sprintf(":%d", ports[1])) {
 			t.Fatalf("the server listens on %v, the process was told %q", ports, o.stdout)
@@ -338,7 +346,7 @@ func TestProxyDies(t *testing.T) {
 		if n, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Errorf("a connection to it has said %d bytes", n)
 		}
-		if ports := listens(t, s.cmd.Process.Pid); len(ports) != 0 {
+		if ports := s.listens(t); len(ports) != 0 {
 			t.Errorf("the server listens on %v", ports)
 		}
 	})

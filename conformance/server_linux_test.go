@@ -1,13 +1,16 @@
 package conformance
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,10 +21,10 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A Server is a program that speaks the protocol on its standard input and
-// output.
+// A Server is a program that speaks the protocol on its standard input and output, or prints a URL to connect to.
 type Server struct {
 	Argv      []string
+	Listens   bool
 	Reference bool // the server is the reference: rows that note a difference are skipped
 }
 
@@ -46,11 +49,12 @@ type instance struct {
 	*client
 	account *account
 	cmd     *exec.Cmd
-	stdin   io.Closer // the server ends with it
+	end     func() // makes the server end
 	stderr  lockedBuffer
 	exited  chan struct{}
 	broken  bool         // not to be used again
 	always  map[int]bool // processes that belong to the server itself
+	port    int          // on which it listens; 0: none
 }
 
 // lockedBuffer is a buffer that can be read while it is written.
@@ -91,6 +95,7 @@ func (a *account) start(argv []string, attr *syscall.SysProcAttr) (*instance, er
 	if err != nil {
 		return nil, err
 	}
+	s.end = func() { in.Close() }
 	outRead, outWrite, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -102,15 +107,21 @@ func (a *account) start(argv []string, attr *syscall.SysProcAttr) (*instance, er
 		outRead.Close()
 		return nil, fmt.Errorf("start server: %w", err)
 	}
-	s.stdin = in
-	s.client = newClient(func(handle tethertest.Handler) *tethertest.Conn {
-		return tethertest.NewLinesConn(outRead, in, handle)
-	})
 	go func() { // ends with the server, which stop waits for
 		defer close(s.exited)
 		s.cmd.Wait()
 	}()
-	if err := s.handshake(); err != nil {
+	if suite.server.Listens {
+		err = s.dial(in, outRead)
+	} else {
+		s.client = newClient(func(handle tethertest.Handler) *tethertest.Conn {
+			return tethertest.NewLinesConn(outRead, in, handle)
+		})
+	}
+	if err == nil {
+		err = s.handshake()
+	}
+	if err != nil {
 		s.stop()
 		return nil, fmt.Errorf("%w; the server said: %s", err, s.stderr.String())
 	}
@@ -121,16 +132,40 @@ func (a *account) start(argv []string, attr *syscall.SysProcAttr) (*instance, er
 	return s, nil
 }
 
+// dial connects to the URL that the server prints.
+func (s *instance) dial(in io.Closer, out *os.File) error {
+	defer out.Close()
+	defer in.Close()
+	s.end = func() { s.cmd.Process.Signal(syscall.SIGTERM) }
+	out.SetReadDeadline(time.Now().Add(timeLimit))
+	url, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("the server has printed no URL: %w", err)
+	}
+	url = strings.TrimSpace(url)
+	s.port, _ = strconv.Atoi(url[strings.LastIndexByte(url, ':')+1:])
+	ctx, cancel := within()
+	defer cancel()
+	ws, err := tethertest.DialWS(ctx, url, nil)
+	if err != nil {
+		return err
+	}
+	s.client = newClient(func(handle tethertest.Handler) *tethertest.Conn { return tethertest.NewConn(ws, handle) })
+	return nil
+}
+
 // stop ends the server.
 func (s *instance) stop() {
-	s.stdin.Close()
+	s.end()
 	select {
 	case <-s.exited:
 	case <-time.After(timeLimit):
 		s.cmd.Process.Kill()
 		<-s.exited
 	}
-	s.client.Close()
+	if s.client != nil {
+		s.client.Close()
+	}
 }
 
 // kill sends SIGKILL to the server.
@@ -195,6 +230,11 @@ func closeServers() {
 			s.stop()
 		}
 	}
+}
+
+// pids returns the processes of the server itself: with a keeper, that and its worker.
+func (s *instance) pids() []int {
+	return append(slices.Collect(maps.Keys(s.always)), s.cmd.Process.Pid)
 }
 
 // leftovers reports processes that are left of a command with this mark in its environment, or of any other command of the
