@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/creack/pty"
@@ -88,15 +86,7 @@ func TestDetachedCommandsRunInTheUsersServer(t *testing.T) {
 	if !ok || err != nil {
 		t.Fatalf("%+v", got)
 	}
-	t.Cleanup(func() {
-		syscall.Kill(server, syscall.SIGTERM)
-		tethertest.Eventually(t, func() error { // its directories go next
-			if runs(server) {
-				return errors.New("the server is still there")
-			}
-			return nil
-		})
-	})
+	endLater(t, server)
 	if got := b.tether(nil, "kill", "first"); got.code != 0 {
 		t.Errorf("%+v", got)
 	}

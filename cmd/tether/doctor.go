@@ -127,8 +127,8 @@ func serverResult(ctx context.Context, stateDir string) *doctor.Result {
 // keeperResult says whether a server can have a keeper. A server without one works, too.
 func keeperResult(err error) doctor.Result {
 	r := doctor.Result{
-		Name: "keeper", Tries: "use all that `tether serve --keeper` needs", Status: doctor.Passed,
-		Detail: "commands can survive a crash of the server (tether serve --keeper)",
+		Name: "keeper", Tries: "use all that the keeper of `tether serve` needs", Status: doctor.Passed,
+		Detail: "commands survive a crash of the server",
 	}
 	if err != nil {
 		r.Status, r.Detail = doctor.Noted, "commands end with the server: "+err.Error()

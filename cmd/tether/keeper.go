@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -27,10 +29,6 @@ const (
 	hastyRenew    = "renew"
 )
 
-// keeperByDefault says whether servers with a listener have a keeper unless --no-keeper is given: `serve`, `exec-server`, and the server
-// in the background of `run --detach` and `bridge`.
-const keeperByDefault = false
-
 // leastFrozen is the least time for --replace-frozen: a busy machine may leave a worker without a processor for a while.
 const leastFrozen = time.Second
 
@@ -41,15 +39,15 @@ type keeperFlags struct {
 }
 
 func (f *keeperFlags) define(fs *pflag.FlagSet) {
-	standard := map[bool]string{true: " (default)"}
-	fs.BoolVar(&f.on, "keeper", false, "let commands, output and sessions survive a crash of the server:\na small process keeps them, and starts the server again"+standard[keeperByDefault])
-	fs.BoolVar(&f.off, "no-keeper", false, "one process only: its end is the end of all commands"+standard[!keeperByDefault])
+	fs.BoolVar(&f.on, "keeper", false, "let commands, output and sessions survive a crash of the server:\na small process keeps them, and starts the server again (default)")
+	fs.BoolVar(&f.off, "no-keeper", false, "one process only: its end is the end of all commands")
 	fs.Var(&f.frozen, "replace-frozen", "with a keeper: replace a server that shows no sign of life for\nthis time (default never)")
 }
 
-func (f *keeperFlags) wanted() bool { return (f.on || keeperByDefault) && !f.off }
-
 func (f *keeperFlags) check() error {
+	if f.on && f.off {
+		return errors.New("`--keeper` and `--no-keeper` exclude each other")
+	}
 	if f.frozen != 0 && time.Duration(f.frozen) < leastFrozen {
 		return fmt.Errorf("`--replace-frozen` must be at least %v", leastFrozen)
 	}
@@ -63,37 +61,56 @@ func (f *keeperFlags) config(logFormat string) keep.Config {
 
 // keepServing listens, prints the URL, and makes this process the keeper of a server. If that is not possible, the
 // server runs in this process.
-func keepServing(ctx context.Context, listenCfg listen.Config, cfg server.Config, keeper keep.Config, stdin, stdout *os.File) error {
+func keepServing(ctx context.Context, listenCfg listen.Config, cfg server.Config, flags keeperFlags, logFormat string, stdin, stdout *os.File) error {
 	crash.Worker(0)
+	keeper := flags.config(logFormat)
 	keeper.IgnoreHangup = signal.Ignored(syscall.SIGHUP)
 	if err := prepareServer(); err != nil {
 		return err
 	}
-	l, err := openListener(ctx, listenCfg)
+	begun, err := keep.Begin()
 	if err != nil {
-		return err
+		flags.warn(ctx, cfg.Log, err)
+		return serveAlone(ctx, listenCfg, cfg, nil, stdin, stdout)
 	}
-	if l == nil {
-		return serveAlone(ctx, listenCfg, cfg, nil, stdin, stdout) // no other client can resume the session
+	l, err := openListener(ctx, listenCfg)
+	if err != nil || l == nil { // without a listener no other client can resume the session
+		begun.Cancel()
+	}
+	switch {
+	case err != nil:
+		return err
+	case l == nil:
+		return serveAlone(ctx, listenCfg, cfg, nil, stdin, stdout)
 	}
 	kept, err := newKept(cfg, l)
 	if err != nil {
-		cfg.Log.Warn("there is no keeper: commands and sessions end with this process", "err", err)
+		begun.Cancel()
+		flags.warn(ctx, cfg.Log, err)
 		return serveAlone(ctx, listenCfg, cfg, l, stdin, stdout)
 	}
-	if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
-		return errors.Join(fmt.Errorf("print URL: %w", err), kept.Close(), l.Close())
-	}
 	keeper.Held, keeper.Notice = kept.Held(), kept.Notice
-	err = keep.Become(keeper)
+	keeper.Announce = func() error {
+		if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
+			return fmt.Errorf("print URL: %w", err)
+		}
+		return nil
+	}
+	err = begun.Become(keeper)
 	return errors.Join(err, kept.Close(), l.Close()) // the URL is printed: a client would not notice that it gets less
+}
+
+// warn logs why there is no keeper.
+func (f *keeperFlags) warn(ctx context.Context, log *slog.Logger, why error) {
+	level := slog.LevelInfo
+	if f.on {
+		level = slog.LevelWarn
+	}
+	log.Log(ctx, level, "there is no keeper: commands and sessions end with this process", "err", why)
 }
 
 // newKept makes what the workers of a server share.
 func newKept(cfg server.Config, l *listen.Listener) (*worker.State, error) {
-	if err := keep.Probe(); err != nil {
-		return nil, err
-	}
 	socket, err := l.File()
 	if err != nil {
 		return nil, err
@@ -103,6 +120,7 @@ func newKept(cfg server.Config, l *listen.Listener) (*worker.State, error) {
 
 // serveKept runs a server below a keeper: the worker.
 func serveKept(ctx context.Context, listenCfg listen.Config, cfg server.Config) error {
+	runtime.UnlockOSThread() // see main
 	w, err := keep.Connect()
 	if err != nil {
 		return err

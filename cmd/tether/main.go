@@ -13,6 +13,8 @@ package main
 import (
 	"io"
 	"os"
+	"runtime"
+	"slices"
 
 	_ "github.com/tetherexec/tether/internal/keep" // registers the helper `keeper`
 	"github.com/tetherexec/tether/internal/reexec"
@@ -25,8 +27,14 @@ const (
 	exitUsage = 2 // the command line was not understood
 )
 
+// A keeper has to be on the main thread: that of main, until it is known that this process becomes none.
+func init() { runtime.LockOSThread() }
+
 func main() {
 	args := os.Args[1:]
+	if !slices.Contains(args, "serve") && !slices.Contains(args, "exec-server") {
+		runtime.UnlockOSThread()
+	}
 	if own, worker := reexec.WorkerArguments(os.Args); worker {
 		args = own
 	}

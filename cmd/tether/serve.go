@@ -8,6 +8,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,10 +61,10 @@ func newServe(name, short string, stdin, stdout *os.File) *cobra.Command {
 			if _, worker := reexec.WorkerArguments(os.Args); worker {
 				return serveKept(cmd.Context(), listenCfg, cfg)
 			}
-			if flags.keeper.wanted() {
-				return keepServing(cmd.Context(), listenCfg, cfg, flags.keeper.config(flags.logFormat.value), stdin, stdout)
+			if flags.keeper.off {
+				return serve(cmd.Context(), listenCfg, cfg, stdin, stdout)
 			}
-			return serve(cmd.Context(), listenCfg, cfg, stdin, stdout)
+			return keepServing(cmd.Context(), listenCfg, cfg, flags.keeper, flags.logFormat.value, stdin, stdout)
 		},
 	}
 	flags.define(cmd)
@@ -172,6 +173,7 @@ func serve(ctx context.Context, listenCfg listen.Config, cfg server.Config, stdi
 
 // serveAlone runs a server without a keeper. l is its listener; nil: it has to be opened.
 func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config, l *listen.Listener, stdin, stdout *os.File) (err error) {
+	runtime.UnlockOSThread() // see main
 	ctx, caught, stop, restore := serverSignals(ctx)
 	defer restore()
 	defer stop()

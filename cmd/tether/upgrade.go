@@ -27,7 +27,7 @@ func newUpgrade() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade [flags]",
 		Short: "Let a server go on with another version of its program",
-		Long: "Let a server with a keeper (tether serve --keeper) go on with another version of its program. Commands,\n" +
+		Long: "Let a server go on with another version of its program. Commands,\n" +
 			"output and sessions stay, and clients notice nothing but a short pause. The new program first proves that it\n" +
 			"can read the state of the server. If it cannot, or does not serve, the old one goes on, and the reason is told.\n\n" +
 			"SIGHUP to the server does the same if the file of its program has changed. Only the user of a server may\n" +
@@ -62,7 +62,7 @@ func upgrade(ctx context.Context, conn *connection, to string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, upgradePatience, fmt.Errorf("it does not answer after %v", upgradePatience))
 	defer cancel()
 	if !conn.Has(client.FeatureKeeper) {
-		return "", errors.New("the server has no keeper: its program can only be replaced by a restart, which ends its commands; start it with `tether serve --keeper`")
+		return "", errors.New("the server has no keeper: its program can only be replaced by a restart, which ends its commands; start it without `--no-keeper`")
 	}
 	before, err := keeperState(ctx, conn.Client)
 	if err != nil {

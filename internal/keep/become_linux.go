@@ -3,55 +3,85 @@
 package keep
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"runtime"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 )
 
-// Become makes this process a keeper, with a worker that it has started. It returns only if that is not possible; then nothing
-// has changed. The process must have no children, and signals that it has caught are lost: call it before signal.Notify.
-func Become(c Config) error {
-	runtime.LockOSThread() // the worker gets its death signal when this thread ends; execve ends all others
-	defer runtime.UnlockOSThread()
-	k := newKeeper()
+// A Beginning is a program that is about to become a keeper.
+type Beginning struct {
+	keeper *keeper
+	caught chan error // why signals cannot be caught, when that was tried
+}
+
+// Begin prepares this process to become a keeper: its signals wait for that. It must be called on the main thread, by a
+// process without children that has not called signal.Notify.
+func Begin() (*Beginning, error) {
+	if unix.Gettid() != unix.Getpid() {
+		return nil, errors.New("only the main thread can become the keeper")
+	}
+	if err := Probe(); err != nil {
+		return nil, err
+	}
+	b := &Beginning{newKeeper(), make(chan error, 1)}
+	go func() { b.caught <- b.keeper.catchSignals() }() // ends soon; Become and Cancel wait for it
+	return b, nil
+}
+
+// Cancel lets this process go on without a keeper. A signal that has arrived meanwhile has its usual effect.
+func (b *Beginning) Cancel() {
+	if <-b.caught == nil {
+		b.keeper.release()
+	}
+}
+
+// release gives signals their usual effect again.
+func (k *keeper) release() {
+	k.unwatch()
+	n, _ := unix.Read(k.signals, k.text[:turn])
+	for _, number := range k.text[:max(n, 0)] {
+		if sig := unix.Signal(number); sig != unix.SIGCHLD {
+			unix.Kill(unix.Getpid(), sig)
+		}
+	}
+	closed(k.signals)
+	closed(k.signalled)
+}
+
+// Become makes this process the keeper. It returns only if that is not possible; otherwise the process ends with the server. When the
+// server works, the keeper replaces itself in place: the new one has nothing of what only the start needs.
+func (b *Beginning) Become(c Config) error {
+	k := b.keeper
 	name, err := os.Executable()
 	if err == nil {
 		err = k.prepareFirst(c, name)
 	}
+	caught := <-b.caught
+	if err = errors.Join(err, caught); err == nil {
+		err = c.Announce()
+	}
+	if k.now = now(); err == nil {
+		err = k.startPeer(&k.worker, k.program)
+	}
 	if err == nil {
-		err = k.startFirst()
+		debug.SetGCPercent(-1) // as in keeperMain
+		k.whole = true
+		k.started()
+		os.Exit(k.run())
 	}
-	state := -1
-	if err == nil {
-		state, err = k.save()
-	}
-	if err == nil {
-		err = execute(k.program, state, name, c.Args)
-	}
-	k.kill(&k.worker, NotStarted)
-	if k.worker.pid != 0 {
-		k.endPeer(&k.worker)
-	}
-	for _, fd := range []int{state, k.program, k.notice, k.bell} {
+	for _, fd := range []int{k.program, k.notice, k.bell} {
 		closed(fd)
 	}
 	for i := range k.first {
 		k.free(int32(i) + Shared)
 	}
-	return fmt.Errorf("become the keeper: %w", err)
-}
-
-// startFirst starts the first worker, so that it is initialized while this process becomes the keeper. It gets its order to serve
-// from the keeper: until that catches signals, a SIGTERM would end the keeper without the status of a stopped server.
-func (k *keeper) startFirst() error {
-	k.now = now()
-	if err := k.startPeer(&k.worker, k.program); err != nil {
-		return fmt.Errorf("start the worker: %w", err)
+	if caught == nil {
+		k.release()
 	}
-	k.started()
-	return nil
+	return fmt.Errorf("become the keeper: %w", err)
 }
 
 // prepareFirst fills the state with which the keeper begins. All its descriptors are copies that survive execve.

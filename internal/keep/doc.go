@@ -1,7 +1,7 @@
 // Package keep is the keeper: a small process that outlives the server, holds what the server must not lose, and starts
 // the server again when it dies. docs/keeper.md explains how the two work together.
 //
-// A program calls [Become] and is the keeper from then on, with the same pid. The keeper starts the program again as its
+// A program calls [Begin] and [Beginning.Become], and is the keeper from then on, with the same pid. The keeper starts the program again as its
 // worker, which calls [Connect]. The worker lets the keeper hold copies of descriptors ([Worker.Hold]), sorted into slots, and
 // the next worker is given all of them. The keeper does not know what they are, and parses nothing but the messages
 // of this package.
@@ -11,7 +11,8 @@
 // process is not used again before the worker has said [Worker.Reap]; and that everything ends when the keeper is told to
 // stop, also without a worker.
 //
-// The keeper runs on one locked thread, while the packages of the program are being initialized. It allocates nothing per
+// The keeper runs on the main thread, which is locked. When the server has worked for a while, it executes the program once more, and then runs
+// while the packages of that are being initialized: so it has none of the memory that the start of a server takes. It allocates nothing per
 // message except for its table, so the garbage collector is off. A goroutine of its own only passes signals on.
 //
 // Where a change belongs:

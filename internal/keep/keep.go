@@ -21,10 +21,13 @@ type Held struct {
 	FD    int
 }
 
-// Config says how [Become] begins.
+// Config says how [Beginning.Become] begins.
 type Config struct {
 	Args []string // of the worker, after the program's name
 	Held []Held   // descriptors; the keeper gets copies
+
+	// Announce tells the user that the server listens. It is called when the keeper catches signals, before there is a worker.
+	Announce func() error
 
 	// Beat is how long a worker may go without [Worker.Beat] before the keeper replaces it; 0: it need not beat.
 	Beat time.Duration

@@ -14,8 +14,14 @@ var errOther = errors.New("a keeper needs Linux on x86-64 or arm64")
 // Probe says that this system has no keeper.
 func Probe() error { return errOther }
 
-// Become says that this system has no keeper.
-func Become(Config) error { return errOther }
+// A Beginning does not exist on this system.
+type Beginning struct{}
+
+// Begin says that this system has no keeper.
+func Begin() (*Beginning, error) { return nil, errOther }
+
+func (*Beginning) Cancel()             {} // never called
+func (*Beginning) Become(Config) error { return errOther }
 
 // OpenProgram says that this system has no keeper.
 func OpenProgram(string) (*os.File, error) { return nil, errOther }

@@ -3,6 +3,7 @@
 package keep
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -338,6 +339,25 @@ func TestDescriptorsUsedUp(t *testing.T) {
 	r.ask(request{Do: "hold", Slot: 3})
 	if next := r.killWorker(unix.SIGKILL); len(next.Held) != 3 {
 		t.Errorf("the next worker was given %d descriptors", len(next.Held))
+	}
+	r.stop(unix.SIGTERM, 0)
+}
+
+// When the server has worked for a while, the keeper has nothing of its start any more, and has lost nothing.
+func TestKeeperShrinks(t *testing.T) {
+	t.Parallel()
+	r := startRig(t, firstStage{})
+	worker := r.ask(request{Do: "hold", Slot: 1, Text: "in the pipe"}).Pid
+	r.until("the keeper has replaced itself", func() bool {
+		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.pid))
+		return bytes.Contains(command, []byte("\x00be-child\x00keeper\x00"))
+	})
+	if now := r.ask(request{}); now.Pid != worker {
+		t.Errorf("the worker was replaced: %+v", now)
+	}
+	r.killWorker(unix.SIGKILL)
+	if got := r.ask(request{Do: "read", Slot: 1}).Text; got != "in the pipe" {
+		t.Errorf("the pipe has %q", got)
 	}
 	r.stop(unix.SIGTERM, 0)
 }

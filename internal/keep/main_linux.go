@@ -87,15 +87,23 @@ func (k *keeper) begin(args []string) error {
 func (k *keeper) prepare(args []string) (err error) {
 	name := [16]byte{'t', 'e', 't', 'h', 'e', 'r'} // instead of the number of a descriptor
 	unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0, 0, 0)
+	if err := k.catchSignals(); err != nil {
+		return err
+	}
+	return k.prepareChildren(os.Args[0], args)
+}
+
+// catchSignals lets signals wait until the keeper handles them.
+func (k *keeper) catchSignals() error {
 	if k.signals < 0 {
 		var ends [2]int
-		if err = unix.Pipe2(ends[:], unix.O_NONBLOCK); err != nil {
+		if err := unix.Pipe2(ends[:], unix.O_NONBLOCK); err != nil {
 			return fmt.Errorf("make a pipe: %w", err)
 		}
 		k.signals, k.signalled = ends[0], ends[1]
 	}
 	k.watchSignals()
-	return k.prepareChildren(os.Args[0], args)
+	return nil
 }
 
 // prepareChildren makes what the keeper needs to start workers: programs with this name and these arguments.

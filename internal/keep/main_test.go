@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -38,6 +39,8 @@ const (
 	whichLedger   = 2
 )
 
+func init() { runtime.LockOSThread() } // for the first stage, which becomes the keeper
+
 func TestMain(m *testing.M) {
 	if args, ok := reexec.WorkerArguments(os.Args); ok {
 		os.Exit(testWorker(args))
@@ -63,6 +66,10 @@ func runFirstStage(settings string) error {
 			return err
 		}
 	}
+	b, err := Begin()
+	if err != nil {
+		return err
+	}
 	l, err := net.Listen("unix", filepath.Join(s.Dir, "socket"))
 	if err != nil {
 		return err
@@ -81,9 +88,9 @@ func runFirstStage(settings string) error {
 			return err
 		}
 	}
-	if err := Probe(); err != nil {
+	c.Announce = func() error {
+		_, err := fmt.Println("listening")
 		return err
 	}
-	fmt.Println("listening")
-	return Become(c)
+	return b.Become(c)
 }

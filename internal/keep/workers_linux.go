@@ -138,10 +138,25 @@ func (k *keeper) rest() {
 	if k.notice >= 0 {
 		unix.Ftruncate(k.notice, 0)
 	}
+	if k.whole {
+		k.shrink()
+	}
 	if k.pages == nil {
 		k.pages = trim.Program()
 	}
 	k.pages.Unmap()
+}
+
+// shrink replaces the keeper, in place, by one that has nothing of the start of the server. It returns only if that is not possible now.
+func (k *keeper) shrink() {
+	if k.check.pid != 0 || k.spare.pid != 0 || k.stopping != 0 || k.bye != 0 {
+		k.due[dueRest] = k.now + serviceTime // later
+		return
+	}
+	k.whole = false
+	if errno := k.replace(); errno != 0 {
+		k.say("the keeper cannot be replaced by a smaller one, and goes on", "errno", errno)
+	}
 }
 
 // workerEnded decides what follows the end of the worker.
