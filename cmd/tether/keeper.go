@@ -68,7 +68,7 @@ func keepServing(ctx context.Context, listenCfg listen.Config, cfg server.Config
 	if err := prepareServer(); err != nil {
 		return err
 	}
-	begun, err := keep.Begin()
+	begun, err := beginKeeping(listenCfg)
 	if err != nil {
 		flags.warn(ctx, cfg.Log, err)
 		return serveAlone(ctx, listenCfg, cfg, nil, stdin, stdout)
@@ -91,13 +91,30 @@ func keepServing(ctx context.Context, listenCfg listen.Config, cfg server.Config
 	}
 	keeper.Held, keeper.Notice = kept.Held(), kept.Notice
 	keeper.Announce = func() error {
+		defer brokenPipeIsError()()
 		if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
 			return fmt.Errorf("print URL: %w", err)
 		}
 		return nil
 	}
-	err = begun.Become(keeper)
-	return errors.Join(err, kept.Close(), l.Close()) // the URL is printed: a client would not notice that it gets less
+	keeper.Abandon = func() {
+		kept.Close()
+		l.Close()
+	}
+	err = begun.Become(keeper) // the URL may be printed: a client would not notice that it gets less
+	keeper.Abandon()
+	begun.Cancel()
+	return err
+}
+
+// beginKeeping begins to make this process a keeper.
+func beginKeeping(listenCfg listen.Config) (*keep.Beginning, error) {
+	for _, name := range listenCfg.Files() {
+		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is not a regular file: the next worker could not read it again", name)
+		}
+	}
+	return keep.Begin()
 }
 
 // warn logs why there is no keeper.
@@ -115,7 +132,11 @@ func newKept(cfg server.Config, l *listen.Listener) (*worker.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	return worker.NewState(cfg, socket)
+	kept, err := worker.NewState(cfg, socket)
+	if err != nil {
+		socket.Close()
+	}
+	return kept, err
 }
 
 // serveKept runs a server below a keeper: the worker.

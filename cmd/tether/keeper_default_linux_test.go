@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,4 +84,46 @@ func TestServeWithoutKeeper(t *testing.T) {
 	p.Process.Signal(syscall.SIGTERM)
 	p.endsWith(t, 0)
 	b.wantStderr(exitError, "tether: `--keeper` and `--no-keeper` exclude each other\n", "serve", "--keeper", "--no-keeper")
+}
+
+// A server whose token comes through a pipe reads it once, so it has no keeper.
+func TestTokenFromPipeIsReadOnce(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "token")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := newTestEnv(t)
+	b.env = append(b.env, "TETHER_TOKEN=secret-of-the-test")
+	p := startTether(t, "serve", "--ws-auth", "capability-token", "--ws-token-file", fifo)
+	if err := os.WriteFile(fifo, []byte("secret-of-the-test"), 0o600); err != nil { // waits for the reader
+		t.Fatal(err)
+	}
+	got := b.tether(nil, "run", "--url", p.line(t), "--", "sh", "-c", "echo $PPID")
+	if got.code != 0 || got.stdout != fmt.Sprintln(p.Process.Pid) {
+		t.Errorf("the server is %d, a command has the parent %+v", p.Process.Pid, got)
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	p.endsWith(t, 0)
+}
+
+// A server that cannot print its URL says so and leaves nothing.
+func TestURLCannotBePrinted(t *testing.T) {
+	t.Parallel()
+	b := newTestEnv(t)
+	socket := filepath.Join(b.tmp, "t.sock")
+	cmd := b.command("serve", "--listen", "unix://"+socket)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = w, &stderr
+	err = cmd.Run()
+	w.Close()
+	if cmd.ProcessState.ExitCode() != exitError || !strings.Contains(stderr.String(), "print URL: ") {
+		t.Errorf("%v: %s", err, &stderr)
+	}
+	b.isEmpty()
 }

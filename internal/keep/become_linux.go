@@ -14,7 +14,8 @@ import (
 // A Beginning is a program that is about to become a keeper.
 type Beginning struct {
 	keeper *keeper
-	caught chan error // why signals cannot be caught, when that was tried
+	caught chan struct{} // closed when signals are caught
+	err    error         // why they are not; read after caught
 }
 
 // Begin prepares this process to become a keeper: its signals wait for that. It must be called on the main thread, by a
@@ -26,20 +27,20 @@ func Begin() (*Beginning, error) {
 	if err := Probe(); err != nil {
 		return nil, err
 	}
-	b := &Beginning{newKeeper(), make(chan error, 1)}
-	go func() { b.caught <- b.keeper.catchSignals() }() // ends soon; Become and Cancel wait for it
+	b := &Beginning{keeper: newKeeper(), caught: make(chan struct{})}
+	go func() { // ends soon; Become and Cancel wait for it
+		defer close(b.caught)
+		b.err = b.keeper.catchSignals()
+	}()
 	return b, nil
 }
 
 // Cancel lets this process go on without a keeper. A signal that has arrived meanwhile has its usual effect.
 func (b *Beginning) Cancel() {
-	if <-b.caught == nil {
-		b.keeper.release()
+	if <-b.caught; b.err != nil {
+		return
 	}
-}
-
-// release gives signals their usual effect again.
-func (k *keeper) release() {
+	k := b.keeper
 	k.unwatch()
 	n, _ := unix.Read(k.signals, k.text[:turn])
 	for _, number := range k.text[:max(n, 0)] {
@@ -51,16 +52,16 @@ func (k *keeper) release() {
 	closed(k.signalled)
 }
 
-// Become makes this process the keeper. It returns only if that is not possible; otherwise the process ends with the server. When the
-// server works, the keeper replaces itself in place: the new one has nothing of what only the start needs.
+// Become makes this process the keeper. It returns only if that is not possible, and then the caller calls Cancel when it has cleaned up; otherwise
+// the process ends with the server. When the server works, the keeper replaces itself in place: the new one has nothing of what only the start needs.
 func (b *Beginning) Become(c Config) error {
 	k := b.keeper
 	name, err := os.Executable()
 	if err == nil {
 		err = k.prepareFirst(c, name)
 	}
-	caught := <-b.caught
-	if err = errors.Join(err, caught); err == nil {
+	<-b.caught
+	if err = errors.Join(err, b.err); err == nil {
 		err = c.Announce()
 	}
 	if k.now = now(); err == nil {
@@ -70,16 +71,17 @@ func (b *Beginning) Become(c Config) error {
 		debug.SetGCPercent(-1) // as in keeperMain
 		k.whole = true
 		k.started()
-		os.Exit(k.run())
+		status := k.run()
+		if k.served == 0 {
+			c.Abandon()
+		}
+		os.Exit(status)
 	}
 	for _, fd := range []int{k.program, k.notice, k.bell} {
 		closed(fd)
 	}
 	for i := range k.first {
 		k.free(int32(i) + Shared)
-	}
-	if caught == nil {
-		k.release()
 	}
 	return fmt.Errorf("become the keeper: %w", err)
 }

@@ -29,6 +29,9 @@ type Config struct {
 	// Announce tells the user that the server listens. It is called when the keeper catches signals, before there is a worker.
 	Announce func() error
 
+	// Abandon removes what was made for the server. It is called at the end if no worker has served: otherwise the last worker does that.
+	Abandon func()
+
 	// Beat is how long a worker may go without [Worker.Beat] before the keeper replaces it; 0: it need not beat.
 	Beat time.Duration
 

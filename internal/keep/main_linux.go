@@ -163,6 +163,7 @@ func (k *keeper) replace() (errno int) {
 	if err != nil {
 		return errnoOf(err)
 	}
+	signal.Ignore(unix.SIGHUP) // before it is no longer caught
 	k.unwatch()
 	err = execute(k.program, fd, k.command.name, k.command.args)
 	unix.Close(fd)

@@ -92,5 +92,6 @@ func runFirstStage(settings string) error {
 		_, err := fmt.Println("listening")
 		return err
 	}
+	c.Abandon = func() {}
 	return b.Become(c)
 }

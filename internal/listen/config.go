@@ -76,6 +76,17 @@ func (c Config) SecretFiles() []string {
 	return names
 }
 
+// Files returns all files of the Config that are read.
+func (c Config) Files() []string {
+	names := c.SecretFiles()
+	for _, name := range []string{c.TLS.CertFile, c.TLS.ClientCAFile} {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Private returns the paths that no confined command may see, because with them it could become a
 // client.
 func (c Config) Private() []string {
