@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -46,22 +47,18 @@ func killedWith(t *trial, row string, commands int) error {
 		return err
 	}
 	defer next.close()
-	id, err := next.send("process/read", object{"processId": "0", "afterSeq": nil, "maxBytes": nil, "waitMs": 0})
-	if err == nil {
-		_, err = next.until(func(m message) bool { return m.ID == id })
-	}
+	err = next.ask()
 	t.took(row, time.Since(began), time.Millisecond)
 	return err
 }
 
-// workers are the children of the server that run its own program: the worker of a keeper.
+// workers are the processes that serve below a keeper: one, or two during an upgrade.
 func (s *server) workers() (pids []int) {
 	pid := s.cmd.Process.Pid
-	program, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	for _, field := range strings.Fields(string(children)) {
-		if exe, _ := os.Readlink("/proc/" + field + "/exe"); exe == program {
-			child, _ := strconv.Atoi(field)
+		command, _ := os.ReadFile("/proc/" + field + "/cmdline")
+		if child, err := strconv.Atoi(field); err == nil && bytes.Contains(command, []byte("\x00be-child\x00worker\x00")) {
 			pids = append(pids, child)
 		}
 	}

@@ -4,8 +4,8 @@
 // prints a Markdown table of medians and their ratios:
 //
 //	go run ./bench [-reps 3] [-quick] [-only cold,idle,starts,output,echo,resume,sandbox,client]
-//	go run ./bench -serve --keeper -base 'bin/tether serve --no-keeper'
-//	go run ./bench -serve --keeper -base 'bin/old serve --keeper' -only killed
+//	go run ./bench -base 'bin/tether serve --no-keeper'
+//	go run ./bench -base 'bin/old serve' -only killed,upgraded
 //
 // Run it in the directory of go.mod, after `make build`. Ratios say more than absolute
 // figures: repetitions are the outer loop and the servers the inner one, in

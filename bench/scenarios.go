@@ -30,7 +30,8 @@ var scenarios = []scenario{
 	{name: "resume", run: resume},
 	{name: "sandbox", run: sandboxed, limit: plainSandbox},
 	{name: "client", run: library},
-	{name: "killed", run: killed}, // only with a keeper
+	{name: "killed", run: killed}, // this and the next: only with a keeper
+	{name: "upgraded", run: upgraded},
 }
 
 // A trial is one scenario on one fresh server.
