@@ -8,12 +8,12 @@ import (
 
 // A policy that was encoded decides as before, and names the same rules.
 func TestEncodedPolicyDecidesTheSame(t *testing.T) {
-	p := &Policy{Network: wire.NetworkRestricted, Cwd: "/work", rules: newRules()}
+	p := &Policy{Network: wire.NetworkRestricted, Cwd: "/ws", rules: newRules()}
 	for _, r := range []Rule{
 		{Path: "/", Access: Read, Origin: FromEntry, Named: ":root"},
-		{Path: "/work", Access: Write, Origin: FromEntry, Named: "/work"},
-		{Path: "/work/.git", Access: Read, Origin: FromProtected},
-		{Path: "/work/secret", Access: Deny, Origin: FromGlob, Named: "/work/s*"},
+		{Path: "/ws", Access: Write, Origin: FromEntry, Named: "/ws"},
+		{Path: "/ws/.git", Access: Read, Origin: FromProtected},
+		{Path: "/ws/secret", Access: Deny, Origin: FromGlob, Named: "/ws/s*"},
 		{Path: "/state", Access: Deny, Origin: FromPrivate},
 	} {
 		p.rules.add(r)
@@ -26,7 +26,7 @@ func TestEncodedPolicyDecidesTheSame(t *testing.T) {
 		if decoded.Network != p.Network || decoded.Cwd != p.Cwd {
 			t.Errorf("%s: %+v", name, decoded)
 		}
-		for _, path := range []string{"/", "/etc/passwd", "/work/file", "/work/.git/config", "/work/secret/x", "/state/y"} {
+		for _, path := range []string{"/", "/etc/passwd", "/ws/file", "/ws/.git/config", "/ws/secret/x", "/state/y"} {
 			access, rule := p.Decide(path)
 			gotAccess, gotRule := decoded.Decide(path)
 			if access != gotAccess || rule.String() != gotRule.String() {
