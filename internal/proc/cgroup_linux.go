@@ -286,10 +286,10 @@ func (g *cgroup) file(name string) string { return g.path + "/" + name }
 func (g *cgroup) signal(sig syscall.Signal) { g.signalBut(sig, 0) }
 
 // signalBut lists the members, pins them with pidfds, and lists them again: a number
-// in both lists belongs to a member.
+// in both lists belongs to a member. Parents come before their children.
 func (g *cgroup) signalBut(sig syscall.Signal, but int) {
 	var members []pinned
-	for pid := range g.members() {
+	for _, pid := range g.list() {
 		if p, err := pin(pid); err == nil {
 			members = append(members, p)
 		}
@@ -304,11 +304,19 @@ func (g *cgroup) signalBut(sig syscall.Signal, but int) {
 }
 
 func (g *cgroup) members() map[int]bool {
-	list, _ := os.ReadFile(g.file("cgroup.procs"))
 	pids := make(map[int]bool)
+	for _, pid := range g.list() {
+		pids[pid] = true
+	}
+	return pids
+}
+
+// list returns the members in the order of the kernel, which is that in which they were forked.
+func (g *cgroup) list() (pids []int) {
+	list, _ := os.ReadFile(g.file("cgroup.procs"))
 	for field := range bytes.FieldsSeq(list) {
 		if pid, err := strconv.Atoi(string(field)); err == nil && pid > 0 {
-			pids[pid] = true
+			pids = append(pids, pid)
 		}
 	}
 	return pids

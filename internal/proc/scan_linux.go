@@ -214,10 +214,11 @@ func (t *scanTree) signalBut(sig syscall.Signal, but int) {
 }
 
 // signalEach signals processes that were seen alive, and returns those that still were,
-// pinned.
+// pinned. Parents come before their children: otherwise a shell could go on with its next command.
 func signalEach(seen map[int]processEntry, sig syscall.Signal) []pinned {
 	var signalled []pinned
-	for pid, entry := range seen {
+	for _, pid := range parentsFirst(seen) {
+		entry := seen[pid]
 		if entry.dead {
 			continue
 		}
@@ -232,6 +233,22 @@ func signalEach(seen map[int]processEntry, sig syscall.Signal) []pinned {
 		signalled = append(signalled, p)
 	}
 	return signalled
+}
+
+// parentsFirst returns the pids such that each process comes behind its parent.
+func parentsFirst(seen map[int]processEntry) (pids []int) {
+	children := map[int][]int{}
+	for pid, entry := range seen {
+		if _, ok := seen[entry.parent]; !ok || entry.parent == pid {
+			pids = append(pids, pid)
+			continue
+		}
+		children[entry.parent] = append(children[entry.parent], pid)
+	}
+	for i := 0; i < len(pids); i++ {
+		pids = append(pids, children[pids[i]]...)
+	}
+	return pids
 }
 
 // killInRounds kills the processes that find returns until there are none: processes may

@@ -371,3 +371,19 @@ func TestRefusingSinkStopsTheReader(t *testing.T) {
 		t.Errorf("events: %s", got)
 	}
 }
+
+// A terminated shell does not go on with its next command because the one before was terminated first: parents get the signal
+// before their children.
+func TestTerminatedShellDoesNotGoOn(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		for range 40 {
+			p, sink := start(t, s, shell("sh -c 'echo ready; exec sleep 1000'; echo next; sleep 1000"))
+			sink.awaitText(outlog.Stdout, "ready")
+			p.Terminate()
+			awaitDone(t, p)
+			if got := sink.text(outlog.Stdout); got != "ready\n" || sink.code < 128 {
+				t.Fatalf("it has ended with %d and printed %q", sink.code, got)
+			}
+		}
+	})
+}
