@@ -19,6 +19,7 @@ import (
 	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/internal/tethertest/need"
+	"github.com/tetherexec/tether/wire"
 )
 
 // A keptServer is a server with a keeper.
@@ -302,6 +303,17 @@ func TestExitWithoutWorker(t *testing.T) {
 	s.stop(t)
 }
 
+// workspaceWrite returns a sandbox in which only a directory can be written.
+func workspaceWrite(t *testing.T, dir string) *wire.Sandbox {
+	t.Helper()
+	flags := sandboxFlags{profile: "workspace-write", flag: "--sandbox"}
+	sandbox, err := flags.intent(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sandbox
+}
+
 // A sandboxed command survives workers too, confined as before: its sandbox ends with the keeper and not with the worker. What
 // protects the names that it must not create is held, and removed after its end.
 func TestSandboxSurvivesWorkers(t *testing.T) {
@@ -309,11 +321,7 @@ func TestSandboxSurvivesWorkers(t *testing.T) {
 	s := startKept(t)
 	c := dialKept(t, s.url)
 	dir := t.TempDir()
-	flags := sandboxFlags{profile: "workspace-write", flag: "--sandbox"}
-	sandbox, err := flags.intent(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sandbox := workspaceWrite(t, dir)
 	const lines = 2000
 	var out bytes.Buffer
 	script := strings.Join(numbered(lines)[2:], "") // ends with exit 3

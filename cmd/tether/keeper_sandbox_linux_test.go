@@ -154,11 +154,7 @@ func TestSandboxedStartSurvivesWorkers(t *testing.T) {
 				first := s.awaitWorker(t, 0)
 				c := dialKept(t, s.url)
 				allowed, dir := startWebServer(t), t.TempDir()
-				flags := sandboxFlags{profile: "workspace-write", flag: "--sandbox"}
-				sandbox, err := flags.intent(dir)
-				if err != nil {
-					t.Fatal(err)
-				}
+				sandbox := workspaceWrite(t, dir)
 				p := startTalk(t, c, client.Command{
 					Argv: []string{"sh", "-c", "echo once >>count; mkdir .git 2>/dev/null && echo made >>count;" + fetches + "; exit 3"},
 					Dir:  dir, Sandbox: sandbox, Network: &client.Network{Allow: []string{allowed}, Direct: true},
@@ -236,11 +232,7 @@ func TestDenialSurvivesWorkers(t *testing.T) {
 	s := startKept(t)
 	c := dialKept(t, s.url)
 	dir := t.TempDir()
-	flags := sandboxFlags{profile: "workspace-write", flag: "--sandbox"}
-	sandbox, err := flags.intent(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sandbox := workspaceWrite(t, dir)
 	fail := func(kill bool) client.Exit {
 		p := startTalk(t, c, client.Command{Argv: []string{"sh", "-c", "echo runs; read -r x; mkdir .git/hooks || exit 7"}, Dir: dir, Sandbox: sandbox})
 		if got := p.answer(t); got != "runs" {
@@ -273,11 +265,7 @@ func TestStopRemovesPlaceholdersOfEarlierWorkers(t *testing.T) {
 	s := startKept(t)
 	c := dialKept(t, s.url)
 	dir := t.TempDir()
-	flags := sandboxFlags{profile: "workspace-write", flag: "--sandbox"}
-	sandbox, err := flags.intent(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sandbox := workspaceWrite(t, dir)
 	p := startTalk(t, c, client.Command{Argv: []string{"sh", "-c", "echo runs; cat"}, Dir: dir, Sandbox: sandbox})
 	if got := p.answer(t); got != "runs" {
 		t.Fatal(got)

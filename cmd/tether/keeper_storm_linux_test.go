@@ -90,16 +90,11 @@ func TestKeeperStorm(t *testing.T) {
 
 // useSandbox finds out whether this machine has sandboxes.
 func (s *storm) useSandbox(t *testing.T) {
-	flags := sandboxFlags{profile: "workspace-write", flag: "--sandbox"}
-	intent, err := flags.intent(s.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		t.Log("no sandboxed commands: ", err)
 		return
 	}
-	s.sandbox = intent
+	s.sandbox = workspaceWrite(t, s.dir)
 }
 
 // planDeath says where the next worker dies, see package crash. Those after it do not, until the next call.
