@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/executable"
 )
 
 // The adversary tests attack a sandbox from inside. Each checks that the attack fails in the sandbox. Where possible, it also
@@ -37,23 +37,14 @@ var programCopies struct {
 }
 
 // copyFor returns the account's copy of a program.
-func (a *account) copyFor(program string) (string, error) {
+func (a *account) copyFor(file string) (string, error) {
 	programCopies.Lock()
 	defer programCopies.Unlock()
-	name := filepath.Join(a.dir, "copy-"+filepath.Base(program))
+	name := filepath.Join(a.dir, "copy-"+filepath.Base(file))
 	if programCopies.made[name] {
 		return name, nil
 	}
-	content, err := os.ReadFile(program)
-	if err != nil {
-		return "", err
-	}
-	// A child that is forked while the file is open for writing has it open for a moment too, and the kernel refuses to
-	// execute it then.
-	syscall.ForkLock.RLock()
-	err = os.WriteFile(name, content, 0o755)
-	syscall.ForkLock.RUnlock()
-	if err != nil {
+	if err := executable.Copy(file, name); err != nil {
 		return "", err
 	}
 	if programCopies.made == nil {

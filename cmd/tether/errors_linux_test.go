@@ -14,6 +14,7 @@ import (
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/internal/tethertest/certs"
+	"github.com/tetherexec/tether/internal/tethertest/executable"
 )
 
 // wantStderr runs tether and compares its exit code and its standard error. There must be no
@@ -33,7 +34,7 @@ func (b *testEnv) program(name, script string) {
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		b.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+	if err := executable.Write(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n")); err != nil {
 		b.t.Fatal(err)
 	}
 	b.env = append(b.env, "PATH="+bin+":/usr/bin:/bin")

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/executable"
 )
 
 // An mcpUser is an MCP client whose user answers questions.
@@ -349,7 +350,7 @@ func TestMCPProgram(t *testing.T) {
 	}
 	// A program beside tether goes first. It gets tether's version and arguments.
 	beside := "#!/bin/sh\nprintf '%s ' \"$@\"\nexit 7\n"
-	if err := os.WriteFile(filepath.Join(dir, mcpProgram), []byte(beside), 0o755); err != nil {
+	if err := executable.Write(filepath.Join(dir, mcpProgram), []byte(beside)); err != nil {
 		t.Fatal(err)
 	}
 	want := "be-mcp " + versionText() + " mcp --sandbox full --cwd " + b.work + " "

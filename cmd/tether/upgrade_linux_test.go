@@ -21,6 +21,7 @@ import (
 	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/statedir"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/executable"
 	"github.com/tetherexec/tether/internal/tethertest/need"
 	"github.com/tetherexec/tether/wire"
 )
@@ -31,26 +32,12 @@ func variant(t *testing.T, name string) string {
 	self, err := os.Executable()
 	path := filepath.Join(t.TempDir(), name)
 	if err == nil && os.Link(self, path) != nil {
-		err = copyProgram(self, path)
+		err = executable.Copy(self, path)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return path
-}
-
-func copyProgram(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o700)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
 }
 
 // startUpgradable starts a server on a Unix socket, with the program at path.
@@ -218,7 +205,7 @@ func TestUpgradeToChangedFile(t *testing.T) {
 	path, next := filepath.Join(t.TempDir(), "tether"), filepath.Join(t.TempDir(), "next")
 	self, err := os.Executable()
 	if err == nil {
-		err = copyProgram(self, path)
+		err = executable.Copy(self, path)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +216,7 @@ func TestUpgradeToChangedFile(t *testing.T) {
 		t.Errorf("exit code %d, %q", code, text)
 	}
 	for _, how := range []string{"command", "signal"} {
-		if err := copyProgram(self, next); err != nil {
+		if err := executable.Copy(self, next); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Rename(next, path); err != nil {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/tethertest/executable"
 )
 
 // dirVariable is in the environment of all processes of a rig, so that those that are left over can be found.
@@ -66,11 +68,13 @@ func startRig(t *testing.T, s firstStage) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(s.Dir, "tether") // a name of its own, which a test may replace
-	if err := os.Link(self, program); err != nil {
-		copyFile(t, self, program)
+	name := filepath.Join(s.Dir, "tether") // a name of its own, which a test may replace
+	if err := os.Link(self, name); err != nil {
+		if err := executable.Copy(self, name); err != nil {
+			t.Fatal(err)
+		}
 	}
-	r.cmd = exec.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -Sn %d; exec %s", softFiles, program))
+	r.cmd = exec.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -Sn %d; exec %s", softFiles, name))
 	r.cmd.Env = append(os.Environ(), firstVariable+"="+string(settings), dirVariable+"="+s.Dir, "GORACE=atexit_sleep_ms=0")
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal, as a service
 	r.cmd.ExtraFiles = []*os.File{file}
@@ -88,17 +92,6 @@ func startRig(t *testing.T, s firstStage) *rig {
 		t.Fatalf("the first stage said %q: %v\n%s", line, err, r.log())
 	}
 	return r
-}
-
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	content, err := os.ReadFile(from)
-	if err == nil {
-		err = os.WriteFile(to, content, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // close kills what is left, and shows the log of a failed test.

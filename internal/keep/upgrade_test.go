@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/tethertest/executable"
 )
 
 // program makes a copy of the test program. Its name says what it does wrong.
@@ -20,7 +22,9 @@ func (r *rig) program(name string) string {
 		r.t.Fatal(err)
 	}
 	path := filepath.Join(r.dir, name)
-	copyFile(r.t, self, path)
+	if err := executable.Copy(self, path); err != nil {
+		r.t.Fatal(err)
+	}
 	return path
 }
 
