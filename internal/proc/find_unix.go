@@ -71,7 +71,7 @@ func findProgram(dir int, name string, env []string) (string, error) {
 		}
 		return name, nil
 	}
-	path := searchPath(env)
+	path := SearchPath(env)
 	var result error = unix.ENOENT
 	for _, folder := range strings.Split(path, ":") {
 		candidate := folder + "/" + name
@@ -88,7 +88,8 @@ func findProgram(dir int, name string, env []string) (string, error) {
 	return "", &StartError{result, fmt.Sprintf("program %q in PATH %q", name, path)}
 }
 
-func searchPath(env []string) string {
+// SearchPath returns where the program of a process with this environment is searched for.
+func SearchPath(env []string) string {
 	for _, entry := range env {
 		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
 			return value

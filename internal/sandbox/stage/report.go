@@ -14,6 +14,10 @@ const (
 	reportReady  = 'R' // about to execute; with descriptors of this process and of the first one
 	reportExec   = 'E' // the command cannot be executed: error number, then the detail
 	reportBroken = 'B' // the sandbox is not as planned: why
+
+	// Reports of the stage of package native.
+	ReportExecuted = 'X' // the command was executed; with a descriptor of its process, and the listeners
+	ReportStep     = 'S' // a step failed: seven bytes that are 0, error number and address in 64 bits each
 )
 
 // maxReport bounds a report.
@@ -21,6 +25,17 @@ const maxReport = 4 << 10
 
 // ErrBroken means that a sandbox was made but is not as planned.
 var ErrBroken = errors.New("the sandbox is not what it should be")
+
+// A StepError is a step of a native sandbox that has failed.
+type StepError struct {
+	Errno   syscall.Errno
+	Address uint64 // of the step in its script
+}
+
+func (e *StepError) Error() string {
+	return fmt.Sprintf("the step at %#x of a native sandbox failed: %v", e.Address, e.Errno)
+}
+func (e *StepError) Unwrap() error { return e.Errno }
 
 // reportOf encodes the reason why the command was not executed.
 func reportOf(err error) []byte {
@@ -52,6 +67,13 @@ func parseReport(b []byte) (ready bool, err error) {
 			return false, fmt.Errorf("%w: an unreadable report", ErrBroken)
 		}
 		return false, &proc.StartError{Err: syscall.Errno(errno), Detail: string(b[1+n:])}
+	case ReportExecuted:
+		return true, nil
+	case ReportStep:
+		if len(b) != 24 {
+			return false, fmt.Errorf("%w: an unreadable report", ErrBroken)
+		}
+		return false, &StepError{syscall.Errno(binary.LittleEndian.Uint64(b[8:])), binary.LittleEndian.Uint64(b[16:])}
 	case reportBroken:
 		return false, fmt.Errorf("%w: %s", ErrBroken, b[1:])
 	}

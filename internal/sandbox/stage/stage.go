@@ -72,6 +72,8 @@ type Mount struct {
 	ReadOnly bool
 	Kind     MountKind
 	Dev, Ino uint64 // of MountBind
+
+	Directory bool // what Identify has found is a directory; not encoded
 }
 
 // MountKind is what is mounted.

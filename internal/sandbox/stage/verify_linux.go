@@ -104,7 +104,7 @@ func (m *Mount) Identify(path string) (*os.File, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	m.Dev, m.Ino = st.Dev, st.Ino
+	m.Dev, m.Ino, m.Directory = st.Dev, st.Ino, st.Mode&unix.S_IFMT == unix.S_IFDIR
 	return os.NewFile(uintptr(fd), path), nil
 }
 

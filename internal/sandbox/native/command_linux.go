@@ -1,0 +1,210 @@
+package native
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox/stage"
+)
+
+const (
+	firstStdio    = 3 // the command's descriptors 0 to 2 are passed as these: see [proc.Launcher]
+	maxDescriptor = 1<<32 - 1
+	controlHeader = unix.SizeofCmsghdr
+	signalsSize   = 8
+)
+
+// controlSize is the size of the control message with the command's pidfd and the listeners.
+func controlSize(listeners int) int { return controlHeader + 4*(listeners+1) }
+
+// runCommand executes the command as process 2, reports that, and waits for its end. The new process shares the memory of this
+// one, which waits until the new process has executed the command or ended.
+func (c *compiler) runCommand() {
+	pid, child, over := c.cell(), c.label(), c.label()
+	c.step(stepClone, "")
+	const flags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD
+	c.call(unix.SYS_CLONE, number(flags|uint(unix.SIGCHLD)), number(0), c.control.at(controlHeader).address()).into(pid)
+	c.jumpEqual(pid.content(), everything, number(0), child)
+	c.jump(over)
+	c.place(child)
+	c.becomeCommand()
+	c.place(over)
+	c.report()
+	c.wait(pid)
+}
+
+// becomeCommand gives process 2 what the command has, and executes the command. Limits of the command belong here too,
+// behind its descriptors.
+func (c *compiler) becomeCommand() {
+	c.takeDescriptors()
+	c.step(stepSession, "")
+	c.call(unix.SYS_SETSID)
+	if c.command.TTY {
+		c.step(stepTerminal, "")
+		c.call(unix.SYS_IOCTL, number(0), number(unix.TIOCSCTTY), number(0))
+	}
+	if c.limit != 0 {
+		c.step(stepLimit, "")
+		c.call(unix.SYS_PRLIMIT64, number(0), number(unix.RLIMIT_NOFILE), c.limit.address(), number(0))
+	}
+	c.step(stepDescriptors, "")
+	c.call(unix.SYS_CLOSE_RANGE, number(firstStdio), number(uint64(maxDescriptor)), number(unix.CLOSE_RANGE_CLOEXEC))
+	c.step(stepDirectory, c.command.Dir)
+	c.call(unix.SYS_CHDIR, c.text(c.command.Dir))
+	if c.command.Refusal != "" {
+		c.step(stepRefuse, "")
+		text := c.command.Refusal + "\n"
+		c.call(unix.SYS_WRITE, number(2), c.text(text), number(len(text))).mayFail()
+		c.call(unix.SYS_EXIT_GROUP, number(stage.ExitRefused))
+		return
+	}
+	c.execute()
+}
+
+// takeDescriptors gives the command its 0, 1 and 2.
+func (c *compiler) takeDescriptors() {
+	c.step(stepDescriptors, "")
+	stdin := number(firstStdio)
+	if c.command.NoStdin {
+		// The descriptor that was passed belongs to a mount of the host.
+		fd, opened := c.cell(), c.label()
+		c.call(unix.SYS_OPENAT, here, c.text("/dev/null"), number(unix.O_RDONLY|unix.O_CLOEXEC), number(0)).into(fd).mayFail()
+		c.jumpEqual(fd.content(), signBit, number(0), opened)
+		// /dev/null is hidden: a pipe without a writer. The kernel uses the lower half of a cell as descriptor.
+		ends := c.room(16)
+		c.call(unix.SYS_PIPE2, ends.address(), number(unix.O_CLOEXEC))
+		c.call(callSet, ends.content()).into(fd)
+		c.close(ends.at(4))
+		c.place(opened)
+		stdin = fd.content()
+	}
+	for i, from := range []value{stdin, number(firstStdio + 1), number(firstStdio + 2)} {
+		c.call(unix.SYS_DUP3, from, number(i), number(0))
+	}
+}
+
+// execute finds the program as [proc.FindProgram] does, and executes it.
+func (c *compiler) execute() {
+	argv := c.command.Argv
+	if c.command.Arg0 != nil {
+		argv = append([]string{*c.command.Arg0}, argv[1:]...)
+	}
+	arguments, environment := c.list(argv), c.list(c.command.Env)
+	execve := func(program string) {
+		c.step(stepExecute, program)
+		c.call(unix.SYS_EXECVE, c.text(program), arguments.address(), environment.address())
+	}
+	name := c.command.Argv[0]
+	if strings.Contains(name, "/") {
+		c.step(stepProgram, fmt.Sprintf("program %q", name))
+		c.candidate(name, nil)
+		execve(name)
+		return
+	}
+	search := proc.SearchPath(c.command.Env)
+	refused := c.cell()
+	c.call(callSet, number(int(unix.ENOENT))).into(refused)
+	for folder := range strings.SplitSeq(search, ":") {
+		program := folder + "/" + name
+		if folder == "" {
+			program = "./" + name
+		}
+		next := c.label()
+		c.step(stepProgram, fmt.Sprintf("program %q in PATH %q", name, search))
+		c.candidate(program, &lookup{next, refused})
+		execve(program)
+		c.place(next)
+	}
+	c.step(stepProgram, fmt.Sprintf("program %q in PATH %q", name, search))
+	c.call(callFail, refused.content())
+}
+
+// A lookup goes on to the next candidate after an error. If a candidate exists but cannot be executed, that is the error if no
+// other is found.
+type lookup struct {
+	next    label
+	refused cell
+}
+
+// candidate checks whether a program can be executed. Without a lookup, an error ends the start; only if the program must
+// not be executed, the kernel decides.
+func (c *compiler) candidate(program string, l *lookup) {
+	result := c.cell()
+	denied, usable := c.label(), c.label()
+	check := func(nr int, args ...value) {
+		if l == nil {
+			strict := c.label()
+			c.call(nr, args...).into(result).mayFail()
+			c.jumpEqual(result.content(), signBit, number(0), strict)
+			c.jumpEqual(result.content(), everything, number(-int64(unix.EACCES)), usable)
+			c.call(nr, args...) // fails in the same way
+			c.place(strict)
+			return
+		}
+		fine := c.label()
+		c.call(nr, args...).into(result).mayFail()
+		c.jumpEqual(result.content(), signBit, number(0), fine)
+		c.jumpEqual(result.content(), everything, number(-int64(unix.EACCES)), denied)
+		c.jump(l.next)
+		c.place(fine)
+	}
+	check(unix.SYS_STATX, here, c.text(program), number(0), number(unix.STATX_BASIC_STATS), c.statx.address())
+	mode := c.statx.at(statxMode).content()
+	format, directory := number(uint64(unix.S_IFMT)<<32), number(uint64(unix.S_IFDIR)<<32)
+	if l == nil {
+		c.jumpEqual(mode, format, directory, usable) // execve refuses it
+	} else {
+		c.jumpEqual(mode, format, directory, denied)
+	}
+	check(unix.SYS_FACCESSAT, here, c.text(program), number(unix.X_OK))
+	if l != nil {
+		c.jump(usable)
+		c.place(denied)
+		c.call(callSet, number(int(unix.EACCES))).into(l.refused)
+		c.jump(l.next)
+	}
+	c.place(usable)
+}
+
+// report tells the server that the command was executed, with a descriptor of its process and the listeners. If it was not, process 2
+// has reported why.
+func (c *compiler) report() {
+	c.step(stepReport, "")
+	fine := c.label()
+	c.call(unix.SYS_CLOSE_RANGE, number(0), number(reportFile-1), number(0)) // the command has its own
+	c.jumpEqual(value{isHeader, headerErrno}, everything, number(0), fine)
+	c.call(unix.SYS_EXIT_GROUP, number(exitBroken))
+	c.place(fine)
+	listeners := c.command.Listen
+	binary.LittleEndian.PutUint64(c.data[c.control:], uint64(controlSize(listeners)))
+	binary.LittleEndian.PutUint32(c.data[c.control+8:], unix.SOL_SOCKET)
+	binary.LittleEndian.PutUint32(c.data[c.control+12:], unix.SCM_RIGHTS)
+	message, vector := c.room(unix.SizeofMsghdr), c.room(unix.SizeofIovec)
+	c.pointTo(vector, c.constant(string([]byte{stage.ReportExecuted})))
+	binary.LittleEndian.PutUint64(c.data[vector+8:], 1)
+	c.pointTo(message.at(16), vector.address())
+	binary.LittleEndian.PutUint64(c.data[message+24:], 1)
+	c.pointTo(message.at(32), c.control.address())
+	binary.LittleEndian.PutUint64(c.data[message+40:], uint64(controlSize(listeners)))
+	c.call(unix.SYS_SENDMSG, number(reportFile), message.address(), number(unix.MSG_NOSIGNAL))
+	c.call(unix.SYS_CLOSE_RANGE, number(0), number(uint64(maxDescriptor)), number(0))
+}
+
+// wait reaps every process of the namespace until the command has ended, and ends in the same way. The kernel then kills
+// all others, before the end of this process can be seen. The resources that they all have used are those of the
+// children of this process, which its parent gets when it reaps this process.
+func (c *compiler) wait(pid cell) {
+	c.step(stepWait, "")
+	again, over := c.label(), c.label()
+	status, ended := c.cell(), c.cell()
+	c.place(again)
+	c.call(unix.SYS_WAIT4, number(-1), status.address(), number(unix.WALL), number(0)).into(ended)
+	c.jumpEqual(ended.content(), everything, pid.content(), over)
+	c.jump(again)
+	c.place(over)
+	c.call(callExitLike, status.content())
+}
