@@ -118,8 +118,10 @@ type connection struct {
 // errNoServer means that no server was named, and that the user's own is not running.
 var errNoServer = errors.New("no server is running; name one with --url or TETHER_URL, or start something with `tether run --detach`")
 
-// errServerSockets means that a client command got a flag that only a server can obey.
-var errServerSockets = errors.New("--user-sockets is only for commands without a server; for a server, give the flag to `tether serve`")
+// serverFlagError means that a client command got a flag that only a server can obey.
+func serverFlagError(flag string) error {
+	return usageError{fmt.Errorf("--%s is only for commands without a server; for a server, give the flag to `tether serve`", flag)}
+}
 
 // clientName is how the sessions of this program are listed.
 const clientName = "tether"

@@ -65,7 +65,7 @@ func examine(ctx context.Context, stateDir string) (results []doctor.Result, err
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	h, err := sandboxhost.Open(stateDir, false)
+	h, err := sandboxhost.Open(sandboxhost.Options{StateDir: stateDir})
 	if err != nil {
 		return []doctor.Result{noState(err)}, nil
 	}

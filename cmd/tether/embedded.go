@@ -11,12 +11,14 @@ import (
 
 // embeddedServer returns a function that starts a server in this process, for this process
 // alone. The stop function of the target ends the server and all that it has started.
-func embeddedServer(userSockets bool) func(context.Context) (target, error) {
+func embeddedServer(machine machineFlags) func(context.Context) (target, error) {
 	return func(ctx context.Context) (target, error) {
 		if err := proc.ResetInherited(); err != nil {
 			return target{}, fmt.Errorf("prepare for children: %w", err)
 		}
-		s, err := embedded.Start(ctx, server.Config{Version: versionText(), Subreaper: true, UserSockets: userSockets})
+		cfg := server.Config{Version: versionText(), Subreaper: true}
+		machine.apply(&cfg)
+		s, err := embedded.Start(ctx, cfg)
 		if err != nil {
 			return target{}, err
 		}

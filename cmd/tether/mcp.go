@@ -77,10 +77,10 @@ func newMCP(args []string, stdin, stdout *os.File) *cobra.Command {
 	fs.StringVar(&m.sandbox, "sandbox", sandboxhost.ProfileWorkspaceWrite, "a `PROFILE` that says what commands may do: read-only,\nworkspace-write, full (no sandbox), or a JSON file, as for\n`tether sandbox run`")
 	fs.BoolVar(&m.network, "network", false, "allow the network in the sandbox")
 	m.hosts.define(fs)
-	defineUserSockets(fs, &m.sockets)
+	m.machine.define(fs)
 	fs.BoolVar(&m.noLogin, "no-login", false, "run commands in a shell that is not a login shell, unless a call asks\nfor one")
 	fs.Var(&m.approval, "approval", "when to ask the user for more permissions: never, on-request (when\nthe model asks for it), or granular (also when the sandbox has\nstopped a command)")
-	group(fs, "Commands", "cwd", "sandbox", "network", "allow-host", "deny-host", userSockets, "no-login", "approval")
+	group(fs, "Commands", "cwd", "sandbox", "network", "allow-host", "deny-host", userSockets, sandboxBackend, "no-login", "approval")
 	fs.StringVar(&m.listen, "listen", listenStdio, "`URL` to serve on: stdio:// for one client on standard input and\noutput, or http://IP:PORT for many clients")
 	fs.StringVar(&m.listenToken, "listen-token-file", "", "`PATH` of a file with the bearer token that HTTP clients must send;\nneeded for addresses that other machines can reach")
 	group(fs, "Where to listen", "listen", "listen-token-file")
@@ -91,8 +91,10 @@ func newMCP(args []string, stdin, stdout *os.File) *cobra.Command {
 }
 
 func (m *mcpServe) run(ctx context.Context) error {
-	if _, named, _ := m.address(); named && m.sockets {
-		return usageError{errServerSockets}
+	if _, named, _ := m.address(); named {
+		if flag, given := m.machine.given(); given {
+			return serverFlagError(flag)
+		}
 	}
 	sandbox, err := m.intent()
 	if err != nil {

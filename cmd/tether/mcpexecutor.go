@@ -24,7 +24,7 @@ type mcpExecutor struct {
 	label  string // of the sessions
 	stderr io.Writer
 
-	sockets bool // --user-sockets
+	machine machineFlags
 	reports bool // open prints why the executor cannot be reached; else the caller of client does
 
 	sessions *client.Lazy // set by use
@@ -126,7 +126,7 @@ func (e *mcpExecutor) open(ctx context.Context) (*client.Client, error) {
 		o.TTL = time.Duration(e.keep)
 	}
 	status := terminal.NewStatusLine(e.stderr, e.quiet)
-	conn, err := e.dial(ctx, status, o, embeddedServer(e.sockets))
+	conn, err := e.dial(ctx, status, o, embeddedServer(e.machine))
 	if err != nil {
 		if e.reports && e.isRemote() && ctx.Err() == nil && e.told != err.Error() {
 			e.told = err.Error()

@@ -113,12 +113,12 @@ func (r *runCommand) defineCommand(fs *pflag.FlagSet) {
 	r.sandbox.flag = "--sandbox"
 	fs.StringVar(&r.sandbox.profile, "sandbox", "", "a `PROFILE` to enforce: read-only, workspace-write, full (no sandbox),\nor a JSON file, as for 'tether sandbox run'")
 	fs.BoolVar(&r.sandbox.network, "network", false, "with --sandbox: allow the network")
-	defineUserSockets(fs, &r.sandbox.sockets)
+	r.sandbox.machine.define(fs)
 	r.sandbox.hosts.define(fs)
 	fs.StringArrayVarP(&r.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit has the local value; can be repeated")
 	fs.StringVar(&r.cwd, "cwd", "", "`DIR` to start in (default: here, or the server's own)")
 	fs.StringVar(&r.name, "name", "", "`NAME` of the command for 'tether ps' and others")
-	group(fs, "Command", "sandbox", "network", userSockets, "allow-host", "deny-host", "env", "cwd", "name")
+	group(fs, "Command", "sandbox", "network", userSockets, "allow-host", "deny-host", sandboxBackend, "env", "cwd", "name")
 }
 
 // defineKeeping adds the flags about lost and closed connections.
@@ -192,16 +192,17 @@ func (r *runCommand) check() (keys *terminal.Escape, err error) {
 		return refuse("--stdin and --no-stdin cannot be used together")
 	case r.sandbox.network && r.sandbox.profile == "" && !r.sandbox.hosts.given():
 		return refuse("--network needs --sandbox; without a sandbox, the network is open")
-	case r.sandbox.sockets && r.sandbox.profile == "":
+	case r.sandbox.machine.sockets && r.sandbox.profile == "":
 		return refuse("--user-sockets needs --sandbox; without a sandbox, the sockets are open")
-	case r.sandbox.sockets && r.remote():
-		return nil, usageError{errServerSockets}
 	case r.explain && r.detach:
 		return refuse("--explain-denial cannot be used with --detach: the command fails after tether has ended")
 	case r.explain && r.sandbox.profile == "" && !r.sandbox.hosts.given():
 		return refuse("--explain-denial needs --sandbox; without a sandbox, nothing is denied")
 	case strings.ContainsFunc(r.name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
 		return refuse("--name must not contain spaces, slashes or control characters")
+	}
+	if flag, given := r.sandbox.machine.given(); given && r.remote() {
+		return nil, serverFlagError(flag)
 	}
 	if _, err := r.sandbox.hosts.rules(r.sandbox.network); err != nil {
 		return nil, err
@@ -218,7 +219,7 @@ func (r *runCommand) remote() bool {
 
 // open opens the session for the command. refusals reports the hosts that are refused to the command.
 func (r *runCommand) open(ctx context.Context, status *terminal.StatusLine, refusals *sandboxhost.Refusals) (*connection, error) {
-	ensure := embeddedServer(r.sandbox.sockets)
+	ensure := embeddedServer(r.sandbox.machine)
 	o := client.Options{TTL: keepAttended, Label: r.name, OnNetworkDecision: refusals.Decided}
 	if r.detach {
 		ensure, o.TTL = homeServer(true), keepDetached

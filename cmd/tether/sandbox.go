@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/sandboxhost"
+	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/statedir"
 	"github.com/tetherexec/tether/wire"
 )
@@ -39,7 +41,7 @@ type sandboxFlags struct {
 	cwd      string
 	writable []string
 	network  bool
-	sockets  bool // --user-sockets
+	machine  machineFlags
 	hosts    hostFlags
 	stateDir string
 }
@@ -51,17 +53,51 @@ func (f *sandboxFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.cwd, "cwd", "", "`DIR` to start in, which is also the workspace (default: the current one)")
 	fs.StringArrayVar(&f.writable, "writable", nil, "another `DIR` to allow writing to; can be repeated")
 	fs.BoolVar(&f.network, "network", false, "allow the network")
-	defineUserSockets(fs, &f.sockets)
+	f.machine.define(fs)
 	f.hosts.define(fs)
 	fs.StringVar(&f.stateDir, "state-dir", "", "`PATH` of the state directory, the same as for `tether serve`\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
-	group(fs, "Sandbox", "profile", "cwd", "writable", "network", "user-sockets", "allow-host", "deny-host", "state-dir")
+	group(fs, "Sandbox", "profile", "cwd", "writable", "network", userSockets, "allow-host", "deny-host", sandboxBackend, "state-dir")
 }
 
-// userSockets is the name of a flag.
-const userSockets = "user-sockets"
+// Names of flags.
+const (
+	userSockets    = "user-sockets"
+	sandboxBackend = "sandbox-backend"
+)
 
-func defineUserSockets(fs *pflag.FlagSet, open *bool) {
-	fs.BoolVar(open, userSockets, false, "with the network: let sandboxed commands use the sockets of tmux, screen,\nssh-agent, gpg-agent and editors of this user, which act outside the sandbox")
+// machineFlags say how this machine confines commands. They are for the program that does it: a server, or a command without one.
+type machineFlags struct {
+	sockets bool
+	backend choice
+}
+
+func (f *machineFlags) define(fs *pflag.FlagSet) {
+	f.backend = choice{string(confine.BackendAuto), "BACKEND", nil}
+	for _, b := range confine.Backends {
+		f.backend.words = append(f.backend.words, string(b))
+	}
+	fs.BoolVar(&f.sockets, userSockets, false, "with the network: let sandboxed commands use the sockets of tmux, screen,\nssh-agent, gpg-agent and editors of this user, which act outside the sandbox")
+	fs.Var(&f.backend, sandboxBackend, "what builds sandboxes: bwrap (bubblewrap), native (tether itself), or\nauto (the first of these that works)")
+}
+
+// given reports whether a flag is set that only the program can obey that confines commands.
+func (f *machineFlags) given() (flag string, given bool) {
+	switch {
+	case f.sockets:
+		return userSockets, true
+	case f.backend.value != string(confine.BackendAuto):
+		return sandboxBackend, true
+	}
+	return "", false
+}
+
+func (f *machineFlags) options(stateDir string) sandboxhost.Options {
+	return sandboxhost.Options{StateDir: stateDir, UserSockets: f.sockets, Backend: confine.Backend(f.backend.value)}
+}
+
+// apply sets the same for a server.
+func (f *machineFlags) apply(cfg *server.Config) {
+	cfg.UserSockets, cfg.Backend = f.sockets, confine.Backend(f.backend.value)
 }
 
 // workspace returns the absolute path of the directory to start in.

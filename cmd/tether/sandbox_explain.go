@@ -61,7 +61,7 @@ func (f *sandboxFlags) explain(ctx context.Context, paths, hosts []string) (e *s
 	if q.Intent, err = f.intent(q.Cwd); err != nil {
 		return nil, err
 	}
-	h, err := sandboxhost.Open(f.stateDir, f.sockets)
+	h, err := sandboxhost.Open(f.machine.options(f.stateDir))
 	if err != nil {
 		return nil, withStateDirFlag(err)
 	}

@@ -79,7 +79,7 @@ func (r *sandboxRun) run(ctx context.Context) (err error) {
 	if err := proc.ResetInherited(); err != nil {
 		return codedError{exitRefused, fmt.Errorf("prepare for children: %w", err)}
 	}
-	h, err := sandboxhost.Open(r.stateDir, r.sockets)
+	h, err := sandboxhost.Open(r.machine.options(r.stateDir))
 	if err != nil {
 		return codedError{exitRefused, withStateDirFlag(err)}
 	}

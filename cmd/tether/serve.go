@@ -36,6 +36,7 @@ type serveFlags struct {
 	retain, spoolLimit, spoolAll byteSize
 	reference                    referenceFlags
 	keeper                       keeperFlags
+	machine                      machineFlags
 }
 
 // newServe is `tether serve` under either of its names.
@@ -96,8 +97,8 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.cfg.StateDir, "state-dir", "", "`PATH` for output that does not fit in memory\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
 	fs.Var(&f.concurrent, "concurrent-requests", "no effect; accepted because codex exec-server has this flag.\nRequests always run concurrently, unless one depends on another")
 	f.keeper.define(fs)
-	defineUserSockets(fs, &f.cfg.UserSockets)
-	group(fs, "Sandbox", userSockets)
+	f.machine.define(fs)
+	group(fs, "Sandbox", userSockets, sandboxBackend)
 	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "keeper", "no-keeper", "replace-frozen", "concurrent-requests")
 
 	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
@@ -122,6 +123,7 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 		return listenCfg, cfg, err
 	}
 	cfg = f.cfg
+	f.machine.apply(&cfg)
 	cfg.SessionTTL, cfg.SessionTTLMax = time.Duration(f.ttl), time.Duration(f.ttlMax)
 	cfg.IdleExit = time.Duration(f.idleExit)
 	if err := f.keeper.check(); err != nil {

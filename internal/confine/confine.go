@@ -52,6 +52,9 @@ type Config struct {
 	// of this user, see [sandbox.User].
 	UserSockets bool
 
+	// Backend chooses who builds the sandboxes; empty: BackendAuto.
+	Backend Backend
+
 	// BubblewrapDirs are the directories in which bubblewrap is searched for;
 	// nil: [bwrap.Dirs].
 	BubblewrapDirs []string
@@ -82,6 +85,8 @@ type Confiner struct {
 	ledger  *placeholder.Ledger
 	masks   masks
 
+	stageImage      *os.File // the stage of native sandboxes
+	lastCapability  int
 	bubblewrapImage *os.File // is executed instead of the file at its path; nil: that file is executed
 
 	mu     sync.Mutex
@@ -200,7 +205,7 @@ func (c *Confiner) Close() error {
 	if c.ledger != nil {
 		errs = append(errs, c.ledger.Close())
 	}
-	for _, f := range []*os.File{c.self.file, c.self.image, c.bubblewrapImage} {
+	for _, f := range []*os.File{c.self.file, c.self.image, c.stageImage, c.bubblewrapImage} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -356,7 +361,7 @@ var errPrepareTime = fmt.Errorf("its sandbox could not be prepared within %v", p
 // nothing.
 func (c *Confiner) Compile(r Request, support Support) (*sandbox.Policy, *sandbox.Plan, error) {
 	policy, plan, err := c.compile(r, support, nil)
-	if err != nil || startsThroughProc(plan) {
+	if err != nil || support.Native || startsThroughProc(plan) {
 		return policy, plan, err
 	}
 	// The plan hides /proc, so the stage is executed by its path: no command may be
@@ -387,14 +392,15 @@ func (c *Confiner) compile(r Request, support Support, runtime []string) (*sandb
 		EnforceManagedNetwork: r.EnforceManagedNetwork, AllUnixSockets: r.AllUnixSockets,
 		Placeholder:    c.ledger.Holds,
 		NoPlaceholders: r.NoPlaceholders,
-		Covers:         support.Seals,
+		Covers:         support.Seals || support.Native,
 		Root:           os.Geteuid() == 0,
 		NoProc:         support.NoProc,
 	}, sandbox.OS{})
 	if err != nil {
 		return nil, nil, err
 	}
-	if access, _ := policy.Decide(c.self.loader); c.self.loader != "" && access == sandbox.Deny {
+	runsSelf := !support.Native || r.NoPlaceholders
+	if access, _ := policy.Decide(c.self.loader); runsSelf && c.self.loader != "" && access == sandbox.Deny {
 		return nil, nil, sandbox.Unenforceable("%s is linked dynamically and would not find %s in this sandbox: build it with CGO_ENABLED=0", c.self.path, c.self.loader)
 	}
 	plan, err := policy.Compile()

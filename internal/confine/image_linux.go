@@ -73,7 +73,16 @@ const maxProgram = 256 << 20
 // sealedCopy copies a program into memory and seals the copy, so that it cannot
 // be changed.
 func sealedCopy(f *os.File) (*os.File, error) {
-	name := "tether:" + f.Name()
+	copied, err := sealed(f.Name(), io.NewSectionReader(f, 0, maxProgram))
+	if err != nil {
+		return nil, fmt.Errorf("copy %s into memory: %w", f.Name(), err)
+	}
+	return copied, nil
+}
+
+// sealed returns a program in memory that cannot be changed.
+func sealed(name string, from io.Reader) (*os.File, error) {
+	name = "tether:" + name
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
 	if err == unix.EINVAL { // before Linux 6.3
 		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -82,9 +91,9 @@ func sealedCopy(f *os.File) (*os.File, error) {
 		return nil, fmt.Errorf("make a file in memory: %w", err)
 	}
 	copied := os.NewFile(uintptr(fd), name)
-	if err := fillAndSeal(copied, io.NewSectionReader(f, 0, maxProgram)); err != nil {
+	if err := fillAndSeal(copied, from); err != nil {
 		copied.Close()
-		return nil, fmt.Errorf("copy %s into memory: %w", f.Name(), err)
+		return nil, err
 	}
 	return copied, nil
 }

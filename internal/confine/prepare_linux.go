@@ -22,6 +22,7 @@ import (
 	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+	"github.com/tetherexec/tether/internal/sandbox/native"
 	"github.com/tetherexec/tether/internal/sandbox/placeholder"
 	"github.com/tetherexec/tether/internal/sandbox/seccomp"
 	"github.com/tetherexec/tether/internal/sandbox/stage"
@@ -122,12 +123,12 @@ func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
 	return nil
 }
 
-// wrap prepares a command for which bubblewrap carries out the plan and the
-// stage executes the command.
+// wrap prepares a command for which a backend carries out the plan and a stage
+// executes the command.
 func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, support Support) error {
 	// The program that gets the right to change mounts must be our own,
 	// executed by descriptor.
-	seals := support.Seals && startsThroughProc(p.Plan)
+	seals := support.Native || support.Seals && startsThroughProc(p.Plan)
 	program, err := filterProgram(filterMode(p.Plan.Filter))
 	if err != nil {
 		return err
@@ -148,7 +149,7 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, support Sup
 		l.end()
 		return err
 	}
-	mounts, err := l.expected(seals, support.Bubblewrap.Descriptors)
+	mounts, err := l.expected(seals, support.Bubblewrap.Descriptors && !support.Native)
 	if err != nil {
 		l.end()
 		return err
@@ -167,20 +168,30 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, support Sup
 			return err
 		}
 	}
-	if seals {
-		config.Freeze, config.Seal = toMakeReadOnly(mounts)
-		for _, op := range p.Plan.Ops {
-			if op.Kind == sandbox.OpCover {
-				config.Cover = append(config.Cover, op.Path)
-			}
-		}
+	if support.Native {
+		err = l.useNative(support, program, config, r.NoPlaceholders)
+	} else {
+		err = l.wrapInBubblewrap(support, program, config, seals)
 	}
-	if err := l.useBubblewrap(support, program, config); err != nil {
+	if err != nil {
 		l.end()
 		return err
 	}
 	l.finish()
 	return nil
+}
+
+// wrapInBubblewrap lets bubblewrap carry out the plan. seals: the stage does a part of it.
+func (l *launch) wrapInBubblewrap(support Support, program []byte, config *stage.Config, seals bool) error {
+	if seals {
+		config.Freeze, config.Seal = toMakeReadOnly(config.Mounts)
+		for _, op := range l.prepared.Plan.Ops {
+			if op.Kind == sandbox.OpCover {
+				config.Cover = append(config.Cover, op.Path)
+			}
+		}
+	}
+	return l.useBubblewrap(support, program, config)
 }
 
 // toMakeReadOnly returns the mounts that the stage makes read-only, not bubblewrap:
@@ -268,7 +279,7 @@ func (l *launch) expected(seals, descriptors bool) ([]stage.Mount, error) {
 			base = append(base, stage.Mount{Path: op.Path, Kind: stage.MountProc, ReadOnly: true})
 		case sandbox.OpDev:
 			base = append(base, stage.Mount{Path: op.Path, Kind: stage.MountDev})
-			for _, name := range bwrap.Devices { // root could change the devices of the host
+			for _, name := range sandbox.Devices { // root could change the devices of the host
 				base = append(base, stage.Mount{Path: op.Path + "/" + name, Kind: stage.MountDevice, ReadOnly: seals})
 			}
 		case sandbox.OpScratch, sandbox.OpDir, sandbox.OpSymlink, sandbox.OpSeal, sandbox.OpPlaceholder:
@@ -306,6 +317,9 @@ type launch struct {
 	gate        Gate // nil: no connection to the outside
 	listens     int  // how many listeners the gate gets
 	listeners   []net.Listener
+
+	script   *native.Script // of a native sandbox; else nil
+	runsSelf bool           // its command is this program
 
 	sources map[string]int // descriptors of the files that are bound by descriptor
 
@@ -462,14 +476,25 @@ func (l *launch) finish() {
 		l.launcher.Locks = l.lease.Locks()
 	}
 	l.prepared.release = l.end
-	files := append(l.files[:len(l.files):len(l.files)], l.confiner.self.image)
-	if l.confiner.bubblewrapImage != nil {
-		files = append(files, l.confiner.bubblewrapImage)
-	}
+	files := append(l.files[:len(l.files):len(l.files)], l.images()...)
 	for _, image := range files[len(l.files):] {
 		image.Chmod(executable) // before Linux 6.3, an earlier command could have changed the mode
 	}
 	l.prepared.Spec.Files, l.prepared.Spec.Launcher = files, l.launcher
+}
+
+// images returns the programs that the launcher executes. They are the last of its files.
+func (l *launch) images() []*os.File {
+	c := l.confiner
+	switch {
+	case l.script != nil && l.runsSelf:
+		return []*os.File{c.stageImage, c.self.image}
+	case l.script != nil:
+		return []*os.File{c.stageImage}
+	case c.bubblewrapImage != nil:
+		return []*os.File{c.self.image, c.bubblewrapImage}
+	}
+	return []*os.File{c.self.image}
 }
 
 // confirm waits until the command runs.
@@ -482,6 +507,7 @@ func (l *launch) confirm(ctx context.Context, keep func(proc.Launched, []*os.Fil
 	if err == nil && l.gate != nil {
 		err = l.serve(listeners)
 	}
+	err = l.explained(err)
 	switch {
 	case err == nil:
 		return launched, nil

@@ -22,14 +22,51 @@ import (
 // probeTime bounds a probe.
 const probeTime = 20 * time.Second
 
-// probe finds bubblewrap and builds real sandboxes until one works.
+// probe finds the backend that works here, and the way in which it does.
 func (c *Confiner) probe(ctx context.Context) Support {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTime, fmt.Errorf("no sandbox was built within %v", probeTime))
 	defer cancel()
-	var v Support
-	if v.Problem = c.self.load(); v.Problem != nil {
+	if err := c.self.load(); err != nil {
+		return Support{Problem: err}
+	}
+	switch c.config.Backend {
+	case BackendNative:
+		return c.probeNative(ctx)
+	case BackendBubblewrap:
+		return c.probeBubblewrap(ctx)
+	}
+	v := c.probeBubblewrap(ctx)
+	if v.Problem == nil || ctx.Err() != nil {
 		return v
 	}
+	if own := c.probeNative(ctx); own.Problem == nil {
+		return own
+	}
+	return v
+}
+
+// probeNative builds real sandboxes by the native backend until one works.
+func (c *Confiner) probeNative(ctx context.Context) Support {
+	v := Support{Native: true}
+	if v.Problem = c.loadStage(); v.Problem != nil {
+		return v
+	}
+	c.lastCapability = lastCapability()
+	return c.tryAll(ctx, v, nativeCandidates())
+}
+
+// nativeCandidates returns the ways to build a native sandbox, best first.
+func nativeCandidates() []Support {
+	list := []Support{{Native: true}, {Native: true, NoProc: true}}
+	if os.Geteuid() == 0 {
+		list = append(list, Support{Native: true, NoUser: true})
+	}
+	return list
+}
+
+// probeBubblewrap finds bubblewrap and builds real sandboxes until one works.
+func (c *Confiner) probeBubblewrap(ctx context.Context) Support {
+	var v Support
 	path, err := bwrap.Find(c.config.BubblewrapDirs)
 	v.Bubblewrap.Path = path
 	if err == nil {
@@ -43,7 +80,12 @@ func (c *Confiner) probe(ctx context.Context) Support {
 		v.Advice = toolAdvice(v.Problem)
 		return v
 	}
-	for i, candidate := range candidates() {
+	return c.tryAll(ctx, v, candidates())
+}
+
+// tryAll returns the first candidate that works, or v with the reason why none does.
+func (c *Confiner) tryAll(ctx context.Context, v Support, candidates []Support) Support {
+	for i, candidate := range candidates {
 		candidate.Bubblewrap = v.Bubblewrap
 		err := c.try(ctx, candidate)
 		if err == nil {

@@ -9,9 +9,23 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
 )
 
+// A Backend builds sandboxes.
+type Backend string
+
+// The backends. Automatic takes the first that works on this machine.
+const (
+	BackendAuto       Backend = "auto"
+	BackendNative     Backend = "native"
+	BackendBubblewrap Backend = "bwrap"
+)
+
+// Backends are the backends that can be chosen.
+var Backends = []Backend{BackendAuto, BackendNative, BackendBubblewrap}
+
 // Support says what this machine can enforce, and how.
 type Support struct {
-	Bubblewrap bwrap.Tool // the zero Tool: not found
+	Native     bool       // tether itself builds the sandboxes; else bubblewrap does
+	Bubblewrap bwrap.Tool // the zero Tool: not found, or not searched for
 
 	Mounts proc.Mounts
 	Seals  bool // the stage can change mounts before it gives up that right
@@ -45,5 +59,9 @@ func (v Support) log(log *slog.Logger) {
 		log.Warn("commands that ask for a sandbox will be refused", "err", v.Problem, "advice", v.Advice)
 		return
 	}
-	log.Info("sandbox ready", "bubblewrap", v.Bubblewrap.Path, "version", v.Bubblewrap.Version, "userNamespace", !v.NoUser, "ownProc", !v.NoProc)
+	if v.Native {
+		log.Info("sandbox ready", "backend", BackendNative, "userNamespace", !v.NoUser, "ownProc", !v.NoProc)
+		return
+	}
+	log.Info("sandbox ready", "backend", BackendBubblewrap, "bubblewrap", v.Bubblewrap.Path, "version", v.Bubblewrap.Version, "userNamespace", !v.NoUser, "ownProc", !v.NoProc)
 }

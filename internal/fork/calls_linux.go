@@ -45,6 +45,8 @@ type image struct {
 	noSignals     uint64
 	defaultAction sigaction
 	limit         unix.Rlimit
+	capHeader     unix.CapUserHeader
+	capSets       [2]unix.CapUserData
 }
 
 func (m *image) add(step Step, nr uintptr, args ...uintptr) *call {
@@ -85,6 +87,7 @@ func (m *image) compile(c *Command, p placement, legacy, noCloseRange bool) erro
 	m.addSignals(legacy)
 	m.addFiles(c, p, noCloseRange)
 	m.addNamespaces(c)
+	m.addCapabilities(c)
 	if c.Dir >= 0 {
 		m.add(StepDirectory, unix.SYS_FCHDIR, uintptr(len(c.Files)))
 	} else {
@@ -142,6 +145,22 @@ func (m *image) addNamespaces(c *Command) {
 	}
 }
 
+// addCapabilities lets the program keep capabilities of the new user namespace, which the execution would take.
+func (m *image) addCapabilities(c *Command) {
+	if c.Capabilities == 0 || c.Namespaces&unix.CLONE_NEWUSER == 0 || unix.Geteuid() == 0 {
+		return
+	}
+	low, high := uint32(c.Capabilities), uint32(c.Capabilities>>32)
+	m.capHeader = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	m.capSets = [2]unix.CapUserData{{Effective: low, Permitted: low, Inheritable: low}, {Effective: high, Permitted: high, Inheritable: high}}
+	m.add(StepCapabilities, unix.SYS_CAPSET, uintptr(unsafe.Pointer(&m.capHeader)), uintptr(unsafe.Pointer(&m.capSets)))
+	for n := range uintptr(64) {
+		if c.Capabilities&(1<<n) != 0 {
+			m.add(StepCapabilities, unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, n, 0, 0)
+		}
+	}
+}
+
 // onlyID maps an id to itself, and no other.
 func onlyID(id int) string { return strconv.Itoa(id) + " " + strconv.Itoa(id) + " 1\n" }
 
@@ -161,7 +180,9 @@ func (m *image) addDeathSignal(c *Command) {
 		parent = unix.Getppid()
 	}
 	m.add(StepDeathSignal, unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(c.DeathSignal))
-	m.add(StepDeathSignal, unix.SYS_GETPPID).want = uintptr(parent)
+	if c.Namespaces&unix.CLONE_NEWPID == 0 { // there every parent has the pid 0
+		m.add(StepDeathSignal, unix.SYS_GETPPID).want = uintptr(parent)
+	}
 }
 
 // addLimit restores the limit of open files, unless this program or another has set one since.

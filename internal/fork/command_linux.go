@@ -25,8 +25,13 @@ type Command struct {
 
 	// Namespaces has flags of clone. CLONE_NEWNS gives the child a copy of the mounts in which
 	// later mounts of other processes do not appear. CLONE_NEWUSER gives it a user namespace with
-	// this user and this group only.
+	// this user and this group only. CLONE_NEWPID makes the child the first process of a pid namespace; then no
+	// death signal comes if the parent dies before the child has asked for it.
 	Namespaces uintptr
+
+	// Capabilities are capabilities that the program of a user other than root keeps in a user namespace of its own, a
+	// bit for each. The program of root has all.
+	Capabilities uint64
 
 	// Sibling makes the child a child of this program's parent, which then has to reap it, also
 	// if the start fails. The death signal comes when that parent's thread ends.
@@ -76,6 +81,7 @@ const (
 	StepClose
 	StepUser
 	StepMounts
+	StepCapabilities
 	StepDirectory
 	StepDeathSignal
 	StepTerminal
@@ -84,19 +90,20 @@ const (
 )
 
 var stepNames = [...]string{
-	StepClone:       "make a process",
-	StepUnshare:     "leave the descriptors of the parent",
-	StepSession:     "make a session",
-	StepSignals:     "reset signals",
-	StepFiles:       "pass on descriptors",
-	StepClose:       "close descriptors",
-	StepUser:        "map the user",
-	StepMounts:      "make mounts private",
-	StepDirectory:   "enter the working directory",
-	StepDeathSignal: "ask for the death signal",
-	StepTerminal:    "take the terminal",
-	StepLimit:       "restore the limit of open files",
-	StepExec:        "execute the program",
+	StepClone:        "make a process",
+	StepUnshare:      "leave the descriptors of the parent",
+	StepSession:      "make a session",
+	StepSignals:      "reset signals",
+	StepFiles:        "pass on descriptors",
+	StepClose:        "close descriptors",
+	StepUser:         "map the user",
+	StepMounts:       "make mounts private",
+	StepCapabilities: "keep capabilities",
+	StepDirectory:    "enter the working directory",
+	StepDeathSignal:  "ask for the death signal",
+	StepTerminal:     "take the terminal",
+	StepLimit:        "restore the limit of open files",
+	StepExec:         "execute the program",
 }
 
 func (s Step) String() string {

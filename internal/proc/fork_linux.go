@@ -40,6 +40,7 @@ type forkRequest struct {
 	close   []int
 	ctty    bool // the terminal becomes the child's controlling terminal
 	mounts  Mounts
+	first   *Namespaces // see [Launcher]; nil: the child is no first process
 	slot    *arena.Slot // where the start is recorded; nil: nowhere
 	sibling bool        // the child becomes a child of the keeper
 	cgroup  int         // -1: none
@@ -201,6 +202,10 @@ func (r *forkRequest) fork(starter *fork.Starter, cgroup int) forked {
 	if !r.ctty && (r.slot == nil || r.sibling) {
 		command.DeathSignal = syscall.SIGTERM // without a terminal; a terminal sends SIGHUP by itself
 	}
+	if r.first != nil {
+		command.Namespaces, command.Capabilities = r.first.flags(), firstCapabilities
+		command.DeathSignal = syscall.SIGKILL // the first process of a namespace ignores others
+	}
 	child, err := starter.Start(command)
 	if r.slot != nil {
 		pointCloned.Passed()
@@ -213,6 +218,24 @@ func (r *forkRequest) fork(starter *fork.Starter, cgroup int) forked {
 	}
 	return forked{pid: child.Pid, pidfd: child.Pidfd, inCgroup: cgroup >= 0}
 }
+
+// flags returns the namespaces of a first process.
+func (n *Namespaces) flags() uintptr {
+	flags := uintptr(unix.CLONE_NEWPID | unix.CLONE_NEWNS)
+	for _, row := range []struct {
+		set  bool
+		flag uintptr
+	}{{n.User, unix.CLONE_NEWUSER}, {n.IPC, unix.CLONE_NEWIPC}, {n.Net, unix.CLONE_NEWNET}} {
+		if row.set {
+			flags |= row.flag
+		}
+	}
+	return flags
+}
+
+// firstCapabilities are the capabilities that a first process needs in its user namespace: for mounts, for directories in
+// memory whose mode refuses their owner, for the loopback interface, and to give up all of these.
+const firstCapabilities = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SETPCAP
 
 // namespaces returns the namespaces that the child gets of its own.
 func (m Mounts) namespaces() uintptr {

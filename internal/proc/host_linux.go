@@ -154,7 +154,7 @@ func newForkRequest(ctx context.Context, spec Spec) (*forkRequest, error) {
 	req := &forkRequest{ctx: ctx, ctty: spec.TTY, result: make(chan forked)}
 	if l := spec.Launcher; l != nil {
 		req.program, req.argv, req.env, req.dir = l.Argv[0], l.Argv, l.Env, -1
-		req.mounts, req.ctty = l.Mounts, spec.TTY && !l.Stays
+		req.mounts, req.first, req.ctty = l.Mounts, l.First, spec.TTY && !l.Stays
 		req.sibling = l.Stays && spec.Slot != nil // a sandbox ends with its parent
 		// The launcher must not continue after its environment was removed. So the
 		// start always waits for its child, if only to kill everything that it

@@ -23,6 +23,10 @@ type Launcher struct {
 	Stderr *os.File // for messages of the launcher itself
 	Mounts Mounts
 
+	// First, if not nil, makes the launcher the first process of a pid namespace of its own, with mounts of its own,
+	// and with these other namespaces. Then Mounts is not used. Its end ends all processes that it has started.
+	First *Namespaces
+
 	// Stays says that the launcher remains as the parent of the command, which gets
 	// a session of its own, with the terminal. Then SIGTERM and other signals go to
 	// the command. When the launcher ends, all its descendants must end with it.
@@ -57,7 +61,7 @@ func (e *LaunchError) Unwrap() error { return e.Err }
 type Launched struct {
 	Leader *os.File // pidfd of the command, which leads a session; nil: unknown
 	Pid    int      // its number in this pid namespace
-	Init   *os.File // pidfd of a process whose end ends all others; nil: none
+	Init   *os.File // pidfd of a process whose end ends all others; nil: that is the launcher itself, see First
 }
 
 // Close closes the descriptors.
@@ -68,6 +72,10 @@ func (l *Launched) Close() {
 		}
 	}
 }
+
+// Namespaces are namespaces of a launcher's own. In a user namespace it has the rights to change its mounts and its
+// network, also after it was executed.
+type Namespaces struct{ User, IPC, Net bool }
 
 // Mounts says which mounts a launcher sees.
 type Mounts int

@@ -114,6 +114,11 @@ func (c *child) killLaunched() {
 		if init.signal(unix.SIGKILL) == nil {
 			return
 		}
+	} else if c.pidfd != nil {
+		launcher := pinned{c.pid, c.pidfd}
+		if launcher.signal(unix.SIGKILL) == nil {
+			return
+		}
 	}
 	c.tree.kill()
 }

@@ -134,13 +134,13 @@ func (p *Process) startCopying() (ended <-chan struct{}) {
 	return done
 }
 
-// awaitLaunched returns when all processes that a launcher started have ended. If
-// the launcher failed before it had reported its processes, everything is killed.
+// awaitLaunched returns when all processes that a launcher started have ended, which is the case if the launcher is the
+// first process of their namespace. If the launcher failed before it had reported its processes, everything is killed.
 func (p *Process) awaitLaunched() {
 	switch {
 	case p.child.launched.Init != nil:
 		p.child.awaitInit()
-	case p.spec.Launcher.Stays:
+	case p.spec.Launcher.Stays && p.child.launched.Leader == nil:
 		p.child.tree.kill()
 	}
 }

@@ -86,6 +86,9 @@ var opNames = [...]string{"bind-ro", "bind-rw", "pin", "scratch", "dir", "symlin
 
 func (k OpKind) String() string { return opNames[k] }
 
+// Devices are the devices of the host that a new /dev contains.
+var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
+
 // An Op is one operation.
 type Op struct {
 	Kind   OpKind

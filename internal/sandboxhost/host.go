@@ -16,9 +16,17 @@ type Host struct {
 	state    *statedir.Dir
 }
 
-// Open opens a host. It shares the state directory with servers, because they must know each
-// other's placeholders; an empty stateDir is the default one.
-func Open(stateDir string, userSockets bool) (*Host, error) {
+// Options say how a host confines commands.
+type Options struct {
+	// StateDir is shared with servers, because they must know each other's placeholders; empty: the default one.
+	StateDir    string
+	UserSockets bool // see [confine.Config]
+	Backend     confine.Backend
+}
+
+// Open opens a host.
+func Open(o Options) (*Host, error) {
+	stateDir := o.StateDir
 	if stateDir == "" {
 		var err error
 		if stateDir, err = statedir.Default(); err != nil {
@@ -36,7 +44,7 @@ func Open(stateDir string, userSockets bool) (*Host, error) {
 	h.Confiner = confine.New(confine.Config{
 		Procs: h.Procs, Shared: state.Shared, Own: state.Own,
 		Private:     func() []string { return append([]string{state.Shared}, statedir.Private(log)...) },
-		UserSockets: userSockets, Log: log,
+		UserSockets: o.UserSockets, Backend: o.Backend, Log: log,
 	})
 	return h, nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/statedir"
 )
@@ -37,6 +38,9 @@ type Config struct {
 	// UserSockets lets confined commands with the network on use the sockets of other
 	// programs of this user, see confine.Config.
 	UserSockets bool
+
+	// Backend chooses what builds the sandboxes of commands; empty: the first that works.
+	Backend confine.Backend
 
 	// Subreaper makes this process adopt and reap the orphans of commands. Only
 	// a program that is nothing but a server may want that.

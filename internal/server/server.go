@@ -79,7 +79,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.Join(err, state.Close())
 	}
 	s.confiner = confine.New(confine.Config{
-		Procs: s.procs, Shared: cfg.StateDir, Own: state.Own, Private: cfg.private, UserSockets: cfg.UserSockets, Log: cfg.Log,
+		Procs: s.procs, Shared: cfg.StateDir, Own: state.Own, Private: cfg.private, UserSockets: cfg.UserSockets, Backend: cfg.Backend, Log: cfg.Log,
 		Earlier: cfg.Kept != nil && !cfg.Kept.First,
 	})
 	s.http = web.New(web.Config{Env: env, Log: cfg.Log})

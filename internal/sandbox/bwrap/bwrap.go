@@ -63,9 +63,6 @@ func Arguments(plan *sandbox.Plan, l Layout) ([]string, error) {
 // the command.
 const maxArguments = 9000 - 50
 
-// Devices are the devices of the host that a new /dev contains.
-var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
-
 func (l Layout) bind(option, path string) []string {
 	if fd, ok := l.Sources[path]; ok {
 		return []string{option + "-fd", strconv.Itoa(fd), path}

@@ -15,25 +15,19 @@ const (
 	firstStdio    = 3 // the command's descriptors 0 to 2 are passed as these: see [proc.Launcher]
 	maxDescriptor = 1<<32 - 1
 	controlHeader = unix.SizeofCmsghdr
-	signalsSize   = 8
 )
-
-// controlSize is the size of the control message with the command's pidfd and the listeners.
-func controlSize(listeners int) int { return controlHeader + 4*(listeners+1) }
 
 // runCommand executes the command as process 2, reports that, and waits for its end. The new process shares the memory of this
 // one, which waits until the new process has executed the command or ended.
 func (c *compiler) runCommand() {
 	pid, child, over := c.cell(), c.label(), c.label()
 	c.step(stepClone, "")
-	const flags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD
-	c.call(unix.SYS_CLONE, number(flags|uint(unix.SIGCHLD)), number(0), c.control.at(controlHeader).address()).into(pid)
+	c.call(unix.SYS_CLONE, number(unix.CLONE_VM|unix.CLONE_VFORK|uint(unix.SIGCHLD)), number(0)).into(pid)
 	c.jumpEqual(pid.content(), everything, number(0), child)
 	c.jump(over)
 	c.place(child)
 	c.becomeCommand()
 	c.place(over)
-	c.report()
 	c.wait(pid)
 }
 
@@ -55,14 +49,16 @@ func (c *compiler) becomeCommand() {
 	c.call(unix.SYS_CLOSE_RANGE, number(firstStdio), number(uint64(maxDescriptor)), number(unix.CLOSE_RANGE_CLOEXEC))
 	c.step(stepDirectory, c.command.Dir)
 	c.call(unix.SYS_CHDIR, c.text(c.command.Dir))
+	report := c.prepareReport()
 	if c.command.Refusal != "" {
+		report()
 		c.step(stepRefuse, "")
 		text := c.command.Refusal + "\n"
 		c.call(unix.SYS_WRITE, number(2), c.text(text), number(len(text))).mayFail()
 		c.call(unix.SYS_EXIT_GROUP, number(stage.ExitRefused))
 		return
 	}
-	c.execute()
+	c.execute(report)
 }
 
 // takeDescriptors gives the command its 0, 1 and 2.
@@ -88,17 +84,24 @@ func (c *compiler) takeDescriptors() {
 }
 
 // execute finds the program as [proc.FindProgram] does, and executes it.
-func (c *compiler) execute() {
+func (c *compiler) execute(report func()) {
 	argv := c.command.Argv
 	if c.command.Arg0 != nil {
 		argv = append([]string{*c.command.Arg0}, argv[1:]...)
 	}
 	arguments, environment := c.list(argv), c.list(c.command.Env)
 	execve := func(program string) {
+		report()
 		c.step(stepExecute, program)
 		c.call(unix.SYS_EXECVE, c.text(program), arguments.address(), environment.address())
 	}
 	name := c.command.Argv[0]
+	if c.order.OwnProgram {
+		report()
+		c.step(stepExecute, name)
+		c.call(unix.SYS_EXECVEAT, number(programFile), c.text(""), arguments.address(), environment.address(), number(unix.AT_EMPTY_PATH))
+		return
+	}
 	if strings.Contains(name, "/") {
 		c.step(stepProgram, fmt.Sprintf("program %q", name))
 		c.candidate(name, nil)
@@ -170,28 +173,32 @@ func (c *compiler) candidate(program string, l *lookup) {
 	c.place(usable)
 }
 
-// report tells the server that the command was executed, with a descriptor of its process and the listeners. If it was not, process 2
-// has reported why.
-func (c *compiler) report() {
+// prepareReport fills in the message by which process 2 tells the server that it is about to execute the command, with a
+// descriptor of itself and the listeners. The returned function sends it.
+func (c *compiler) prepareReport() (send func()) {
 	c.step(stepReport, "")
-	fine := c.label()
-	c.call(unix.SYS_CLOSE_RANGE, number(0), number(reportFile-1), number(0)) // the command has its own
-	c.jumpEqual(value{isHeader, headerErrno}, everything, number(0), fine)
-	c.call(unix.SYS_EXIT_GROUP, number(exitBroken))
-	c.place(fine)
-	listeners := c.command.Listen
-	binary.LittleEndian.PutUint64(c.data[c.control:], uint64(controlSize(listeners)))
-	binary.LittleEndian.PutUint32(c.data[c.control+8:], unix.SOL_SOCKET)
-	binary.LittleEndian.PutUint32(c.data[c.control+12:], unix.SCM_RIGHTS)
+	pid, self := c.cell(), c.cell()
+	c.call(unix.SYS_GETPID).into(pid)
+	c.call(unix.SYS_PIDFD_OPEN, pid.content(), number(0)).into(self)
+	size := controlHeader + 4*(1+len(c.listeners))
+	control := c.room(size + 8)
+	binary.LittleEndian.PutUint64(c.data[control:], uint64(size))
+	binary.LittleEndian.PutUint32(c.data[control+8:], unix.SOL_SOCKET)
+	binary.LittleEndian.PutUint32(c.data[control+12:], unix.SCM_RIGHTS)
+	for i, fd := range append([]cell{self}, c.listeners...) {
+		c.call(callSet, fd.content()).into(control.at(controlHeader + 4*i)) // the next one overwrites the upper half
+	}
 	message, vector := c.room(unix.SizeofMsghdr), c.room(unix.SizeofIovec)
-	c.pointTo(vector, c.constant(string([]byte{stage.ReportExecuted})))
+	c.pointTo(vector, c.constant(string([]byte{stage.ReportNative})))
 	binary.LittleEndian.PutUint64(c.data[vector+8:], 1)
 	c.pointTo(message.at(16), vector.address())
 	binary.LittleEndian.PutUint64(c.data[message+24:], 1)
-	c.pointTo(message.at(32), c.control.address())
-	binary.LittleEndian.PutUint64(c.data[message+40:], uint64(controlSize(listeners)))
-	c.call(unix.SYS_SENDMSG, number(reportFile), message.address(), number(unix.MSG_NOSIGNAL))
-	c.call(unix.SYS_CLOSE_RANGE, number(0), number(uint64(maxDescriptor)), number(0))
+	c.pointTo(message.at(32), control.address())
+	binary.LittleEndian.PutUint64(c.data[message+40:], uint64(size))
+	return func() {
+		c.step(stepReport, "")
+		c.call(unix.SYS_SENDMSG, number(reportFile), message.address(), number(unix.MSG_NOSIGNAL))
+	}
 }
 
 // wait reaps every process of the namespace until the command has ended, and ends in the same way. The kernel then kills
@@ -199,8 +206,14 @@ func (c *compiler) report() {
 // children of this process, which its parent gets when it reaps this process.
 func (c *compiler) wait(pid cell) {
 	c.step(stepWait, "")
-	again, over := c.label(), c.label()
+	again, over, executed := c.label(), c.label(), c.label()
 	status, ended := c.cell(), c.cell()
+	c.jumpEqual(value{isHeader, headerErrno}, everything, number(0), executed)
+	c.call(unix.SYS_EXIT_GROUP, number(exitBroken)) // process 2 has reported why
+	c.place(executed)
+	// The server takes the end of the report as the proof that the command was executed. All other descriptors belong
+	// to the command.
+	c.call(unix.SYS_CLOSE_RANGE, number(0), number(uint64(maxDescriptor)), number(0))
 	c.place(again)
 	c.call(unix.SYS_WAIT4, number(-1), status.address(), number(unix.WALL), number(0)).into(ended)
 	c.jumpEqual(ended.content(), everything, pid.content(), over)

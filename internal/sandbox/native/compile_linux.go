@@ -30,6 +30,9 @@ type Order struct {
 	UID            int
 	LastCapability int
 
+	// OwnProgram: the command is the program of descriptor programFile, whatever Argv[0] is.
+	OwnProgram bool
+
 	// Ports are the ports of the listeners that Config asks for.
 	Ports []int
 }
@@ -54,13 +57,13 @@ type compiler struct {
 	masks    map[uint32]cell // the descriptor of a mask of each mode, which is mounted and read-only
 	maskFile map[string]cell // the descriptor of a mounted mask, by the file of the host
 
-	devices  map[string]cell
-	console  cell
-	procfs   cell
-	umask    cell
-	control  cell // the control message of the report: the command's pidfd, then the listeners
-	limit    cell // the limit of open files; 0: not changed
-	later    []func() // records behind the end of the script that few starts carry out
+	devices   map[string]cell
+	console   cell
+	procfs    cell
+	umask     cell
+	limit     cell // the limit of open files; 0: not changed
+	listeners []cell
+	later     []func() // records behind the end of the script that few starts carry out
 }
 
 // Compile returns the script that carries out an order. It touches nothing.
@@ -125,7 +128,7 @@ func (c *compiler) check() error {
 // compile writes the steps in their order.
 func (c *compiler) compile() error {
 	c.statx, c.statfs = c.room(statxSize), c.room(statfsSize)
-	c.umask, c.control = c.cell(), c.room(controlSize(c.command.Listen)+8)
+	c.umask = c.cell()
 	c.begin()
 	c.network()
 	if err := c.sources(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox/stage"
 )
 
 // A stepKind is what a step does to its path.
@@ -133,7 +134,7 @@ func (s *Script) Explain(address, errno uint64) error {
 		return proc.ExecError(reason, failed.path)
 	}
 	if stepTexts[failed.kind].check {
-		return fmt.Errorf("%v", failed)
+		return fmt.Errorf("%w: %v", stage.ErrBroken, failed)
 	}
 	return fmt.Errorf("%v: %w", failed, reason)
 }

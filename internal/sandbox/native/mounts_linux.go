@@ -161,7 +161,7 @@ func (c *compiler) dev(at string) {
 	c.step(stepDev, at)
 	dev := c.fileSystem("tmpfs", harmless, "mode", "0755")
 	dir := dev.content()
-	for _, name := range Devices {
+	for _, name := range sandbox.Devices {
 		c.call(unix.SYS_MKNODAT, dir, c.text(name), number(unix.S_IFREG|0o444), number(0))
 	}
 	for _, link := range [][2]string{
@@ -182,7 +182,7 @@ func (c *compiler) dev(at string) {
 	attach := func(tree cell, name string) {
 		c.call(unix.SYS_MOVE_MOUNT, tree.content(), c.text(""), dir, c.text(name), number(unix.MOVE_MOUNT_F_EMPTY_PATH))
 	}
-	for _, name := range Devices {
+	for _, name := range sandbox.Devices {
 		c.step(stepDevice, at+"/"+name)
 		attach(c.devices[name], name)
 	}

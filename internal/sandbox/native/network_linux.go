@@ -25,17 +25,17 @@ func (c *compiler) network() {
 	binary.LittleEndian.PutUint16(request[16:], unix.IFF_UP|unix.IFF_RUNNING)
 	c.call(unix.SYS_IOCTL, fd.content(), number(unix.SIOCSIFFLAGS), c.bytes(request).address())
 	c.close(fd)
-	for i, port := range c.order.Ports {
-		c.listen(c.control.at(controlHeader+4*(i+1)), port)
+	for _, port := range c.order.Ports {
+		c.listen(port)
 	}
 }
 
 // listen opens a listener on loopback. The port is free, because no process has used this network before.
-func (c *compiler) listen(fd cell, port int) {
+func (c *compiler) listen(port int) {
 	c.step(stepListen, "")
 	own := c.cell()
 	c.call(unix.SYS_SOCKET, number(unix.AF_INET), number(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), number(0)).into(own)
-	c.call(callSet, own.content()).into(fd) // 32 bits in the control message; the next listener overwrites the rest
+	c.listeners = append(c.listeners, own)
 	address := []byte{unix.AF_INET, 0, byte(port >> 8), byte(port), 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}
 	c.call(unix.SYS_BIND, own.content(), c.constant(string(address)), number(len(address)))
 	c.call(unix.SYS_LISTEN, own.content(), number(backlog))

@@ -24,6 +24,8 @@ const (
 	scriptFile = 6
 	reportFile = 7
 	imageFile  = 8
+
+	programFile = 9 // the command, if it is this program
 )
 
 // exitBroken is the exit code of a stage that gives up.
@@ -58,7 +60,9 @@ const (
 	isHeader            // the 64 bits of the header at n
 )
 
-func number[T ~int | ~uint | ~uint32 | ~uint64 | ~int64](n T) value { return value{isNumber, uint64(n)} }
+func number[T ~int | ~uint | ~uint32 | ~uint64 | ~int64](n T) value {
+	return value{isNumber, uint64(n)}
+}
 
 // everything is a mask for compare and jumpEqual.
 var everything = number(^uint64(0))

@@ -15,9 +15,6 @@ const (
 	readOnly = harmless | unix.MOUNT_ATTR_RDONLY
 )
 
-// Devices are the devices of the host that a new /dev contains.
-var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
-
 // sources copies the mounts of the host that the plan shows. Later the root may be read-only, and so would be every
 // copy.
 func (c *compiler) sources() error {
@@ -84,7 +81,7 @@ func (c *compiler) deviceSources() {
 		c.close(fd)
 		return tree
 	}
-	for _, name := range Devices {
+	for _, name := range sandbox.Devices {
 		c.step(stepSource, "/dev/"+name)
 		c.devices[name] = copyDevice(c.openPath(here, "/dev/"+name))
 	}

@@ -57,7 +57,7 @@ func (c *Channel) Await(ctx context.Context, keep func(proc.Launched, []*os.File
 		if rerr == nil {
 			first := !ready
 			if first {
-				launched, listeners = credentials(control)
+				launched, listeners = credentials(control, message[0] == ReportNative)
 			}
 			if ready, rerr = parseReport(message); first && rerr == nil {
 				rerr = c.take(keep, launched, listeners)
@@ -116,8 +116,8 @@ func (c *Channel) receive(take bool) (message, control []byte, err error) {
 }
 
 // credentials reads the kernel's information about the sender of a message, and
-// the descriptors that came with it.
-func credentials(control []byte) (l proc.Launched, listeners []*os.File) {
+// the descriptors that came with it. native: the launcher itself is the first process of the namespace.
+func credentials(control []byte, native bool) (l proc.Launched, listeners []*os.File) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
 		return l, nil
@@ -133,10 +133,10 @@ func credentials(control []byte) (l proc.Launched, listeners []*os.File) {
 		}
 		for j, fd := range fds {
 			unix.SetNonblock(fd, true) // for the poller
-			switch j {
-			case 0:
+			switch {
+			case j == 0:
 				l.Leader = os.NewFile(uintptr(fd), "pidfd")
-			case 1:
+			case j == 1 && !native:
 				l.Init = os.NewFile(uintptr(fd), "pidfd")
 			default:
 				listeners = append(listeners, os.NewFile(uintptr(fd), "listener"))

@@ -31,14 +31,19 @@ func (s *Config) listen() ([]int, error) {
 		}
 		listeners, ports = append(listeners, fd), append(ports, port)
 	}
+	return listeners, s.SetPorts(ports)
+}
+
+// SetPorts writes the port numbers of the listeners into the command's environment.
+func (s *Config) SetPorts(ports []int) error {
 	for _, p := range s.Ports {
 		at := slices.IndexFunc(s.Env, func(entry string) bool { return strings.HasPrefix(entry, p.Variable+"=") })
 		if at < 0 {
-			return nil, fmt.Errorf("there is no variable %s", p.Variable)
+			return fmt.Errorf("there is no variable %s", p.Variable)
 		}
 		s.Env[at] = p.Variable + "=" + p.Prefix + strconv.Itoa(ports[p.Listener]) + p.Suffix
 	}
-	return listeners, nil
+	return nil
 }
 
 // listenLoopback listens on a port that the kernel chooses.

@@ -16,8 +16,8 @@ const (
 	reportBroken = 'B' // the sandbox is not as planned: why
 
 	// Reports of the stage of package native.
-	ReportExecuted = 'X' // the command was executed; with a descriptor of its process, and the listeners
-	ReportStep     = 'S' // a step failed: seven bytes that are 0, error number and address in 64 bits each
+	ReportNative = 'N' // about to execute; with a descriptor of this process, and the listeners
+	ReportStep   = 'S' // a step failed: seven bytes that are 0, error number and address in 64 bits each
 )
 
 // maxReport bounds a report.
@@ -59,7 +59,7 @@ func parseReport(b []byte) (ready bool, err error) {
 		return false, fmt.Errorf("%w: an empty report", ErrBroken)
 	}
 	switch b[0] {
-	case reportReady:
+	case reportReady, ReportNative:
 		return true, nil
 	case reportExec:
 		errno, n := binary.Uvarint(b[1:])
@@ -67,8 +67,6 @@ func parseReport(b []byte) (ready bool, err error) {
 			return false, fmt.Errorf("%w: an unreadable report", ErrBroken)
 		}
 		return false, &proc.StartError{Err: syscall.Errno(errno), Detail: string(b[1+n:])}
-	case ReportExecuted:
-		return true, nil
 	case ReportStep:
 		if len(b) != 24 {
 			return false, fmt.Errorf("%w: an unreadable report", ErrBroken)

@@ -1,0 +1,102 @@
+package confine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/internal/sandbox/native"
+	"github.com/tetherexec/tether/internal/sandbox/stage"
+)
+
+// loadStage opens the image of the native stage, unless that was done before.
+func (c *Confiner) loadStage() error {
+	if c.stageImage != nil {
+		return nil
+	}
+	program, err := native.Image()
+	if err != nil {
+		return err
+	}
+	c.stageImage, err = sealed("stage", bytes.NewReader(program))
+	return err
+}
+
+// lastCapability returns the number of the last capability that the kernel has.
+func lastCapability() int {
+	n, err := strconv.Atoi(kernelSetting("kernel/cap_last_cap"))
+	if err != nil {
+		return unix.CAP_LAST_CAP
+	}
+	return n
+}
+
+// firstPort is the port of the first listener inside. In a network that no process has used every port is free.
+const firstPort = 41000
+
+// useNative makes the launcher the first process of the sandbox, which carries out the plan as a script. ownProgram: the command
+// is this program, whatever its name.
+func (l *launch) useNative(support Support, filter []byte, config *stage.Config, ownProgram bool) error {
+	c := l.confiner
+	order := native.Order{
+		Plan: l.prepared.Plan, Config: config, Filter: filter, Hidden: c.masks.hidden, Empty: c.masks.empty,
+		UID: os.Geteuid(), LastCapability: c.lastCapability, OwnProgram: ownProgram,
+	}
+	for i := range config.Listen {
+		order.Ports = append(order.Ports, firstPort+i)
+	}
+	if err := config.SetPorts(order.Ports); err != nil {
+		return err
+	}
+	script, err := native.Compile(&order)
+	if err != nil {
+		return sandbox.Unenforceable("%v", err)
+	}
+	encoded, err := script.Encode()
+	if err != nil {
+		return sandbox.Unenforceable("%v", err)
+	}
+	if _, err := l.giveBytes("script", encoded); err != nil {
+		return err
+	}
+	channel, theirs, err := stage.NewChannel()
+	if err != nil {
+		return err
+	}
+	l.channel = channel
+	l.give(theirs)
+	l.script, l.runsSelf = script, ownProgram
+	l.launcher.Argv, l.launcher.Env = []string{at.ProcPath(firstFile + len(l.files))}, nil
+	ns := l.prepared.Plan.Namespaces
+	l.launcher.First = &proc.Namespaces{User: ns.User && !support.NoUser, IPC: ns.IPC, Net: ns.Net}
+	l.launcher.Stays = true
+	return nil
+}
+
+// explained names the step of a native sandbox that has failed.
+func (l *launch) explained(err error) error {
+	failed, ok := errors.AsType[*stage.StepError](err)
+	if !ok || l.script == nil {
+		return err
+	}
+	err = l.script.Explain(failed.Address, uint64(failed.Errno))
+	if _, ok := errors.AsType[*proc.StartError](err); ok {
+		return err
+	}
+	return sandbox.Unenforceable("%w", err)
+}
+
+// nativeProblem is the reason why the native backend does not work here.
+func nativeProblem(err error) error {
+	if e, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {
+		return fmt.Errorf("the native sandbox does not work here: %s", e.Reason)
+	}
+	return fmt.Errorf("the native sandbox does not work here: %w", err)
+}
