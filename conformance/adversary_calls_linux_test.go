@@ -58,10 +58,10 @@ func calls() []call {
 		{probe: "mount-setattr", inside: eperm, works: "root"},
 		{probe: "mount-tmpfs $WS/sub", inside: eperm},
 		{probe: "pivot-root", inside: eperm, works: "root"},
-		{probe: "setns /proc/1/ns/mnt", inside: eperm},
-		{probe: "setns /proc/1/ns/net", inside: eperm},
-		{probe: "setns /proc/1/ns/pid", inside: eperm},
-		{probe: "setns /proc/1/ns/user", inside: `: E(INVAL|PERM)\b`},
+		{probe: "setns /proc/1/ns/mnt", inside: ofInit},
+		{probe: "setns /proc/1/ns/net", inside: ofInit},
+		{probe: "setns /proc/1/ns/pid", inside: ofInit},
+		{probe: "setns /proc/1/ns/user", inside: `: E(INVAL|PERM|ACCES open)\b`},
 		{probe: "unshare mnt", inside: eperm, works: "root"},
 		{probe: "unshare net", inside: eperm, works: "root"},
 		{probe: "open-by-handle $WS/a.txt", inside: eperm, works: "root"},
@@ -85,6 +85,9 @@ func callScript(list []call) string {
 	}
 	return b.String()
 }
+
+// ofInit is the answer to attempts to use process 1: that of a native sandbox cannot be opened at all.
+const ofInit = `: (EPERM|EACCES open)\b`
 
 // Calls that go around the C library meet the same filter.
 func TestAdversaryCalls(t *testing.T) {
@@ -149,7 +152,8 @@ func TestAdversaryInit(t *testing.T) {
 		o := s.output(t, c.policy, script)
 		wants(t, fx, o, []string{`^CapEff:\s+0+$`, `^CapPrm:\s+0+$`, `^CapInh:\s+0+$`, `^CapAmb:\s+0+$`, `^NoNewPrivs:\s+1$`, `^Seccomp:\s+2$`},
 			serverSecret, `^descriptor \d+ /(?:var|home|root|tmp)`, `^descriptor \d+ socket:`, `^descriptor \d+ /dev/(pts|ptmx)`)
-		if n := strings.Count(o.stdout, "secret is readable"); n != 0 && n != 2 {
+		closed := strings.Contains(o.stderr, "/proc/1/root/") // of a native sandbox, process 1 cannot be looked into
+		if n := strings.Count(o.stdout, "secret is readable"); n != 0 && n != 2 && !closed {
 			t.Errorf("process 1 sees other files than the command: %s", o.all)
 		}
 		fx.intact(t)

@@ -224,7 +224,7 @@ func TestAdversaryServersTerminal(t *testing.T) {
 		fx.addAttackPrograms()
 		fx.handOver()
 		master, path := terminal(t, a)
-		s := &scriptRunner{instance: a.own(t, append([]string{"/bin/sh", "-c", onTerminal, path}, suite.server.Argv...), nil), fx: fx}
+		s := &scriptRunner{instance: a.own(t, append([]string{"/bin/sh", "-c", onTerminal, path}, a.argv()...), nil), fx: fx}
 		const inject = `"$ADV" type; for t in /dev/tty /dev/console %[1]s /proc/1/fd/0 /proc/1/fd/1; do (echo INJECTED > $t); done 2>&1; true`
 		for _, c := range policyCases() {
 			for _, params := range []map[string]any{nil, tty} {

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -20,7 +19,7 @@ func TestAdversaryStateByFileRequests(t *testing.T) {
 		fx.symlink("$FX/state", "$WS/link")
 		fx.symlink("$FX/state/spool", "$WS/spool")
 		fx.handOver()
-		s := a.own(t, append(slices.Clone(suite.server.Argv), "--state-dir", fx.dir+"/state"), nil)
+		s := a.own(t, append(a.argv(), "--state-dir", fx.dir+"/state"), nil)
 		for _, c := range list {
 			t.Run(c.name, func(t *testing.T) {
 				ask := func(method, path string, result any) error {

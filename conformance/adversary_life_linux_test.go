@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,7 +132,8 @@ func TestAdversaryHidesTheExit(t *testing.T) {
 			if o.exit != 7 && !unknown || !strings.HasPrefix(o.stdout, how+": ") {
 				t.Errorf("%s: %+v", how, o)
 			}
-			if c.name == "network" && o.stdout != how+": ok\n" && o.stdout != how+": EPERM\n" { // a matter of the kernel's settings
+			// What works is a matter of the kernel's settings, and process 1 of a native sandbox cannot be opened.
+			if c.name == "network" && !slices.Contains([]string{": ok\n", ": EPERM\n", ": EACCES\n"}, strings.TrimPrefix(o.stdout, how)) {
 				t.Errorf("the attack went wrong: %s", o.stdout)
 			}
 			stillServes(t, fx, s)
@@ -159,12 +161,12 @@ func TestAdversaryServerKilled(t *testing.T) {
 			fx := newFixture(t, a)
 			fx.addAttackPrograms()
 			fx.handOver()
-			s := &scriptRunner{instance: a.own(t, suite.server.Argv, nil), fx: fx}
+			s := &scriptRunner{instance: a.own(t, a.argv(), nil), fx: fx}
 			p := s.script(t, c.policy, `exec "$ADV" bomb 50`)
 			p.says(t, "ready")
 			s.kill()
 			tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
-			next := a.own(t, suite.server.Argv, nil) // takes placeholders away
+			next := a.own(t, a.argv(), nil) // takes placeholders away
 			row{}.checkHost(t, fx, next)
 		}
 	})

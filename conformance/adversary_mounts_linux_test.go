@@ -23,7 +23,7 @@ const shareAll = `mount --make-rshared / && exec setpriv --reuid "$0" --regid "$
 func startBusyHost(t *testing.T, a *account, fx *fixture) (*busyHost, *scriptRunner) {
 	t.Helper()
 	starter := &account{name: a.name, dir: a.dir} // root at first
-	argv := append([]string{"unshare", "--mount", "--propagation", "shared", "/bin/sh", "-c", shareAll, fmt.Sprint(a.uid)}, suite.server.Argv...)
+	argv := append([]string{"unshare", "--mount", "--propagation", "shared", "/bin/sh", "-c", shareAll, fmt.Sprint(a.uid)}, a.argv()...)
 	s := &scriptRunner{instance: starter.own(t, argv, nil), fx: fx}
 	return &busyHost{fx: fx, pid: s.cmd.Process.Pid}, s
 }

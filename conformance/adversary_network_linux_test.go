@@ -162,7 +162,7 @@ func networkCalls() []call {
 		{probe: "ptrace-traceme", inside: eperm, works: "all"},
 		{probe: "process-vm-readv", inside: eperm, works: "all"},
 		{probe: "unshare net", inside: eperm, works: "root"},
-		{probe: "setns /proc/1/ns/net", inside: eperm},
+		{probe: "setns /proc/1/ns/net", inside: ofInit},
 		{probe: "setns /proc/self/ns/net", inside: eperm, works: "root"},
 		{probe: "nested-net $AT_LOOPBACK", inside: "^contained$"},
 		{probe: "nested-net $AT_HOME", inside: "^contained$"},
@@ -205,7 +205,7 @@ func TestAdversaryManagedSockets(t *testing.T) {
 		r := openReachable(t, fx)
 		fx.addAttackPrograms()
 		fx.handOver()
-		s := &scriptRunner{instance: a.own(t, suite.server.Argv, nil), fx: fx}
+		s := &scriptRunner{instance: a.own(t, a.argv(), nil), fx: fx}
 		list := networkCalls()
 		for _, c := range managedCases() {
 			o := s.script(t, c.policy, callScript(list), c.params).finish(t)

@@ -63,7 +63,7 @@ func TestAdversarySiblings(t *testing.T) {
 		}
 		a.sibling(t, fx, hello, `TMPDIR="$FX/tmp" XDG_STATE_HOME="$FX/other" exec "$TETHER" mcp`)
 
-		argv := append([]string{"env", "XDG_RUNTIME_DIR=" + fx.dir + "/run"}, suite.server.Argv...)
+		argv := append([]string{"env", "XDG_RUNTIME_DIR=" + fx.dir + "/run"}, a.argv()...)
 		s := &scriptRunner{instance: a.own(t, append(argv, "--state-dir", fx.dir+"/own"), nil), fx: fx}
 		allUnix := map[string]any{"managedNetwork": map[string]any{"dangerouslyAllowAllUnixSockets": true}}
 		for _, c := range []managedCase{
@@ -104,7 +104,7 @@ func TestAdversaryUserSockets(t *testing.T) {
 		shared(t, fx.path("$SOCK"))
 		env := []string{"env", "SSH_AUTH_SOCK=" + fx.path("$SOCK")}
 		start := func(flags ...string) *scriptRunner {
-			argv := append(append([]string{}, env...), suite.server.Argv...)
+			argv := append(append([]string{}, env...), a.argv()...)
 			return &scriptRunner{instance: a.own(t, append(argv, flags...), nil), fx: fx}
 		}
 		closed, open := start(), start("--user-sockets")

@@ -4,12 +4,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// eachAccount runs a test as every user.
+// eachAccount runs a test as every user: on native sandboxes, and in the second tier of tests on both backends.
 func eachAccount(t *testing.T, test func(*testing.T, *account)) {
 	t.Helper()
-	for _, a := range suite.accounts {
+	for _, a := range slices.Concat(suite.accounts, tethertest.Scaled(nil, suite.others)) {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			test(t, a)

@@ -35,8 +35,8 @@ func notForReference(t *testing.T, why string) {
 
 // outerSandbox returns the command line of a server inside a bubblewrap that changes nothing but what the options say. The
 // server ends with bubblewrap, which does not pass signals on.
-func outerSandbox(options ...string) []string {
-	return append(append([]string{"bwrap", "--die-with-parent", "--dev-bind", "/", "/"}, options...), append([]string{"--"}, suite.server.Argv...)...)
+func outerSandbox(a *account, options ...string) []string {
+	return append(append([]string{"bwrap", "--die-with-parent", "--dev-bind", "/", "/"}, options...), append([]string{"--"}, a.argv()...)...)
 }
 
 // refuses checks that the server refuses commands that need namespaces, with this advice, and runs commands that need none.
@@ -58,7 +58,7 @@ func refuses(t *testing.T, s *instance, problem, advice string) {
 	row{host: []string{"-$WS/n", "+$OUT/n"}}.checkHost(t, fx, s)
 }
 
-// A machine without bubblewrap.
+// A machine without bubblewrap: native sandboxes work, and are used unless bubblewrap was asked for.
 func TestBubblewrapMissing(t *testing.T) {
 	notForReference(t, "it brings its own")
 	eachAccount(t, func(t *testing.T, a *account) {
@@ -69,8 +69,18 @@ func TestBubblewrapMissing(t *testing.T) {
 		if real, err = filepath.EvalSymlinks(real); err != nil {
 			t.Fatal(err)
 		}
-		s := a.own(t, outerSandbox("--ro-bind", "/dev/null", real), nil)
-		refuses(t, s, "bubblewrap", "(?i)install")
+		for _, backend := range []string{"bwrap", "auto"} {
+			a := &account{name: a.name, uid: a.uid, gid: a.gid, dir: a.dir, backend: backend}
+			s := a.own(t, outerSandbox(a, "--ro-bind", "/dev/null", real), nil)
+			if backend == "bwrap" {
+				refuses(t, s, "bubblewrap", "(?i)install")
+				continue
+			}
+			fx := newFixture(t, a)
+			fx.handOver()
+			p := s.mustStart(t, fx, row{policy: workspaceOnly(), script: `echo x > $WS/n; echo x > $OUT/n`})
+			row{exit: 2, denied: yes, host: []string{"+$WS/n", "-$OUT/n"}}.checkOutcome(t, fx, p.finish(t))
+		}
 	})
 }
 
@@ -89,7 +99,7 @@ func TestNamespacesForbiddenByFilter(t *testing.T) {
 		}
 		filter.Close()
 		shell := []string{"/bin/sh", "-c", `exec 9< "$0"; exec "$@"`, filter.Name()}
-		s := a.own(t, append(shell, outerSandbox("--seccomp", "9")...), nil)
+		s := a.own(t, append(shell, outerSandbox(a, "--seccomp", "9")...), nil)
 		refuses(t, s, "", "(?i)namespaces.*container")
 	})
 }
@@ -137,14 +147,14 @@ func TestNoUserNamespacesLeft(t *testing.T) {
 		AmbientCaps: []uintptr{unix.CAP_SYS_RESOURCE},
 	}
 	limited := []string{"/bin/sh", "-c", `echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps=-all --inh-caps=-all -- "$0" "$@"`}
-	s := a.own(t, append(limited, suite.server.Argv...), attr)
+	s := a.own(t, append(limited, a.argv()...), attr)
 	refuses(t, s, "", "max_user_namespaces")
 }
 
 // H04: a procfs cannot be mounted, because parts of the existing one are hidden. The command then sees the existing one.
 func TestProcNotMountable(t *testing.T) {
 	a := ordinary(t)
-	s := a.own(t, outerSandbox("--tmpfs", "/proc/fs", "--unshare-user"), nil)
+	s := a.own(t, outerSandbox(a, "--tmpfs", "/proc/fs", "--unshare-user"), nil)
 	fx := newFixture(t, a)
 	fx.handOver()
 	p := s.mustStart(t, fx, row{policy: workspaceOnly(), script: `echo x > $WS/n; test -d /proc/self && echo proc; (: >> /proc/sys/kernel/core_pattern); (: >> /proc/self/comm); echo x > $OUT/n`})

@@ -89,7 +89,7 @@ func eachIsolatedAccount(t *testing.T, test func(*testing.T, *account)) {
 func isolatedServer(t *testing.T, a *account, setup ...func(*fixture)) (*fixture, *scriptRunner) {
 	t.Helper()
 	fx := attackFixture(t, a, setup...)
-	return fx, &scriptRunner{instance: a.own(t, suite.server.Argv, nil), fx: fx}
+	return fx, &scriptRunner{instance: a.own(t, a.argv(), nil), fx: fx}
 }
 
 // pending receives a message from a socket and reports whether there was one. Messages on the loopback arrive without delay.

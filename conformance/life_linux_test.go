@@ -3,7 +3,6 @@ package conformance
 import (
 	"fmt"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -114,7 +113,7 @@ func TestPlaceholdersOfKilledServer(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		fx.handOver()
-		s := a.own(t, suite.server.Argv, nil)
+		s := a.own(t, a.argv(), nil)
 		p := s.mustStart(t, fx, row{policy: workspaceOnly(), script: ignoresSignals})
 		p.says(t, "ready")
 		if fx.clean() == nil {
@@ -122,7 +121,7 @@ func TestPlaceholdersOfKilledServer(t *testing.T) {
 		}
 		s.kill()
 		tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
-		next := a.own(t, suite.server.Argv, nil)
+		next := a.own(t, a.argv(), nil)
 		if o := next.mustStart(t, fx, row{policy: unconfined(), script: `true`}).finish(t); o.exit != 0 {
 			t.Errorf("the next server: %+v", o)
 		}
@@ -137,7 +136,7 @@ func TestCommandsOfKilledServer(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		fx.handOver()
-		s := a.own(t, suite.server.Argv, nil)
+		s := a.own(t, a.argv(), nil)
 		t.Cleanup(func() { s.endLeftovers(fx.mark) })
 		p := s.mustStart(t, fx, row{policy: unconfined(), script: ignoresSignals})
 		p.says(t, "ready")
@@ -145,7 +144,7 @@ func TestCommandsOfKilledServer(t *testing.T) {
 			params: map[string]any{"processId": fx.mark + "-grandchild"}})
 		q.says(t, "ready")
 		s.kill()
-		a.own(t, suite.server.Argv, nil)
+		a.own(t, a.argv(), nil)
 		tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
 	})
 }
@@ -205,7 +204,7 @@ func TestTwoServers(t *testing.T) {
 				script := `echo ready; read line; mkdir .git; echo inner $?`
 				var running []*process
 				for _, state := range []string{"$FX/state1", second} {
-					s := a.own(t, append(slices.Clone(suite.server.Argv), "--state-dir", fx.path(state)), nil)
+					s := a.own(t, append(a.argv(), "--state-dir", fx.path(state)), nil)
 					p := s.mustStart(t, fx, row{policy: workspaceOnly(), script: script, params: map[string]any{"pipeStdin": true}})
 					p.says(t, "ready")
 					running = append(running, p)

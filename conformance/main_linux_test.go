@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ var (
 	probeFlag     = flag.String("probe", "", "path of the test program of internal/sandbox/probe, which all users can execute; empty: build it")
 	serverFlag    = flag.String("server", "", "command line of the server to test, which speaks on its standard input and output; empty: tether serve, built from here, with a listener and a keeper")
 	flagsFlag     = flag.String("flags", "", "more flags for the server, such as those that choose a backend")
+	backendFlag   = flag.String("backend", "", "the only backend of tether to test: native or bwrap; empty: all rows on both, attacks on native, and with SOAK=1 on both")
 	referenceFlag = flag.Bool("reference", false, "the server is the reference: leave out rows in which it differs")
 )
 
@@ -27,7 +29,8 @@ var suite struct {
 	tether   string // the server
 	probe    string // the test program of internal/sandbox/probe, which has the attacks
 	server   Server
-	accounts []*account
+	accounts []*account // of the backend that is tested in full
+	others   []*account // of the other backend
 }
 
 // ordinaryUser is the user that is not root. It need not be in the user database.
@@ -183,12 +186,18 @@ func findPrograms() error {
 
 // openAccounts finds the users as which servers can run.
 func openAccounts() error {
-	if os.Geteuid() != 0 {
-		suite.accounts = []*account{{name: "self", uid: os.Geteuid(), gid: os.Getegid()}}
-	} else {
-		suite.accounts = []*account{{name: "root"}, {name: "user", uid: ordinaryUser, gid: ordinaryUser}}
+	backends := []string{"native", "bwrap"}
+	switch {
+	case *serverFlag != "" || strings.Contains(*flagsFlag, "--sandbox-backend"):
+		backends = []string{""}
+	case *backendFlag != "":
+		backends = []string{*backendFlag}
 	}
-	for _, a := range suite.accounts {
+	suite.accounts = accountsOf(backends[0], "")
+	if len(backends) > 1 {
+		suite.others = accountsOf(backends[1], "-"+backends[1])
+	}
+	for _, a := range slices.Concat(suite.accounts, suite.others) {
 		a.dir = filepath.Join(suite.dir, a.name)
 		for _, dir := range []string{a.dir, a.home(), filepath.Join(a.dir, "state")} {
 			if err := os.Mkdir(dir, 0o700); err != nil {
@@ -200,6 +209,14 @@ func openAccounts() error {
 		}
 	}
 	return nil
+}
+
+// accountsOf returns the users, with servers that use a backend.
+func accountsOf(backend, suffix string) []*account {
+	if os.Geteuid() != 0 {
+		return []*account{{name: "self" + suffix, backend: backend, uid: os.Geteuid(), gid: os.Getegid()}}
+	}
+	return []*account{{name: "root" + suffix, backend: backend}, {name: "user" + suffix, backend: backend, uid: ordinaryUser, gid: ordinaryUser}}
 }
 
 // Only the test program of internal/sandbox/probe has the attacks: tether does not offer them.

@@ -334,7 +334,7 @@ func TestManagedLeavesNothing(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		fx.handOver()
-		s := &scriptRunner{instance: a.own(t, suite.server.Argv, nil), fx: fx}
+		s := &scriptRunner{instance: a.own(t, a.argv(), nil), fx: fx}
 		once := func() {
 			t.Helper()
 			p := s.script(t, workspaceOnly(), `exec bash -c 'exec 3<> /dev/tcp/127.0.0.1/${HTTP_PROXY##*:} && echo open; read go'`, enforce(stdinPipe, networkProxy(nil)))
@@ -370,7 +370,7 @@ func TestManagedSnapshot(t *testing.T) {
 		fx.handOver()
 		fx.proxy = newClientProxy(t)
 		proxies := map[string]string{"http_proxy": "http://" + fx.proxy.addr(), "HTTP_PROXY": "http://" + fx.proxy.addr()}
-		argv := append([]string{"/usr/bin/env"}, suite.server.Argv...)
+		argv := append([]string{"/usr/bin/env"}, a.argv()...)
 		for name, value := range proxies {
 			argv = slices.Insert(argv, 1, name+"="+value)
 		}

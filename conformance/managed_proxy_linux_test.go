@@ -319,7 +319,7 @@ func TestProxyDies(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		fx.handOver()
-		s := a.own(t, suite.server.Argv, nil)
+		s := a.own(t, a.argv(), nil)
 		p := s.mustStart(t, fx, row{policy: unconfined(), params: both(stdinPipe, networkProxy(loopback)), script: `echo $HTTP_PROXY $ALL_PROXY .; read go`})
 		p.says(t, " .\n")
 		ports := s.listens(t)
@@ -359,7 +359,7 @@ func TestProxyUpstream(t *testing.T) {
 		fx.openSite()
 		fx.handOver()
 		up := newClientProxy(t)
-		s := a.own(t, append([]string{"/usr/bin/env", "HTTP_PROXY=http://" + up.addr(), "http_proxy=http://" + up.addr()}, suite.server.Argv...), nil)
+		s := a.own(t, append([]string{"/usr/bin/env", "HTTP_PROXY=http://" + up.addr(), "http_proxy=http://" + up.addr()}, a.argv()...), nil)
 		const script = `curl -sS http://good.example/x; curl -sS http://bad.example/x; curl -sS http://127.0.0.1:1/`
 		rules := map[string]string{"good.example": "allow"}
 		p := s.mustStart(t, fx, row{policy: workspaceOnly(), params: enforce(networkProxy(rules)), script: script})

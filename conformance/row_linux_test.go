@@ -74,7 +74,7 @@ func (v verdict) accepts(denied bool) bool { return v == either || denied == (v 
 
 func (v verdict) String() string { return [...]string{"either", "true", "false"}[v] }
 
-// TestTable runs every row as every user.
+// TestTable runs every row as every user, on every backend.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, rows := range [][]row{
@@ -87,7 +87,7 @@ func TestTable(t *testing.T) {
 			}
 			seen[r.id] = true
 			t.Run(scenario.Name(r.id), func(t *testing.T) {
-				for _, a := range suite.accounts {
+				for _, a := range slices.Concat(suite.accounts, suite.others) {
 					if r.only != "" && (r.only == "root") != a.root() {
 						continue
 					}

@@ -31,6 +31,7 @@ type Server struct {
 // An account is a user under which servers run.
 type account struct {
 	name     string
+	backend  string // of the sandboxes of its servers; empty: not tether, or chosen by -flags
 	uid, gid int
 	dir      string // its own
 
@@ -40,6 +41,15 @@ type account struct {
 
 func (a *account) home() string { return filepath.Join(a.dir, "home") }
 func (a *account) root() bool   { return a.uid == 0 }
+
+// argv returns the command line of a server.
+func (a *account) argv() []string {
+	argv := slices.Clone(suite.server.Argv)
+	if a.backend != "" {
+		argv = append(argv, "--sandbox-backend", a.backend)
+	}
+	return argv
+}
 
 // serverSecret is in the environment of every server. Commands must not see it.
 const serverSecret = "conformance-secret-of-the-server"
@@ -187,7 +197,7 @@ func (a *account) acquire(t *testing.T) *instance {
 	a.mu.Unlock()
 	if s == nil {
 		var err error
-		if s, err = a.start(suite.server.Argv, nil); err != nil {
+		if s, err = a.start(a.argv(), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -225,7 +235,7 @@ func (a *account) own(t *testing.T, argv []string, attr *syscall.SysProcAttr) *i
 }
 
 func closeServers() {
-	for _, a := range suite.accounts {
+	for _, a := range slices.Concat(suite.accounts, suite.others) {
 		for _, s := range a.idle {
 			s.stop()
 		}
