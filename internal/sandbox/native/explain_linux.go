@@ -133,7 +133,7 @@ func (s *Script) Explain(address, errno uint64) error {
 	case stepExecute:
 		return proc.ExecError(reason, failed.path)
 	}
-	if stepTexts[failed.kind].check {
+	if stepTexts[failed.kind].check && s.records[at].call >= firstPseudo {
 		return fmt.Errorf("%w: %v", stage.ErrBroken, failed)
 	}
 	return fmt.Errorf("%v: %w", failed, reason)

@@ -222,7 +222,7 @@ func (s *Script) Encode() ([]byte, error) {
 	resolve := func(v value) (uint64, error) {
 		switch v.kind {
 		case isAddress, isContent:
-			if v.n >= uint64(len(s.data)) {
+			if v.n+8 > uint64(len(s.data)) {
 				return 0, fmt.Errorf("native script: address %d is outside of the data", v.n)
 			}
 			return scriptBase + uint64(dataAt) + v.n, nil
