@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/doctor"
 	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/proc"
@@ -21,6 +22,7 @@ import (
 
 func newDoctor() *cobra.Command {
 	var stateDir string
+	var machine machineFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor [flags]",
@@ -31,7 +33,7 @@ func newDoctor() *cobra.Command {
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			results, err := examine(cmd.Context(), stateDir)
+			results, err := examine(cmd.Context(), machine.options(stateDir))
 			if err != nil {
 				return err
 			}
@@ -51,13 +53,14 @@ func newDoctor() *cobra.Command {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&stateDir, "state-dir", "", "`PATH` of the state directory, the same as for `tether serve`\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
+	machine.defineBackend(fs)
 	fs.BoolVar(&asJSON, "json", false, "print JSON")
 	onlyOnce(fs)
 	return cmd
 }
 
 // examine runs the checks on this machine.
-func examine(ctx context.Context, stateDir string) (results []doctor.Result, err error) {
+func examine(ctx context.Context, o sandboxhost.Options) (results []doctor.Result, err error) {
 	if err := proc.ResetInherited(); err != nil {
 		return nil, fmt.Errorf("prepare for children: %w", err)
 	}
@@ -65,7 +68,7 @@ func examine(ctx context.Context, stateDir string) (results []doctor.Result, err
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	h, err := sandboxhost.Open(sandboxhost.Options{StateDir: stateDir})
+	h, err := sandboxhost.Open(o)
 	if err != nil {
 		return []doctor.Result{noState(err)}, nil
 	}
@@ -74,8 +77,16 @@ func examine(ctx context.Context, stateDir string) (results []doctor.Result, err
 	if err != nil {
 		return nil, err
 	}
+	other := confine.BackendNative
+	if support.Native {
+		other = confine.BackendBubblewrap
+	}
+	tried, err := h.Confiner.Try(ctx, other)
+	if err != nil {
+		return nil, err
+	}
 	results, err = doctor.Examine(ctx, doctor.Config{
-		Support: support, Runner: doctor.Sandbox{Confiner: h.Confiner, Procs: h.Procs},
+		Support: support, Other: &tried, Runner: doctor.Sandbox{Confiner: h.Confiner, Procs: h.Procs},
 		Procs: h.Procs, Self: self, StateDir: h.StateDir(),
 	})
 	results = append(results, keeperResult(keep.Probe()))

@@ -144,9 +144,19 @@ func hidden(t *testing.T) []string {
 	return []string{bwrap, "--dev-bind", "/", "/", "--bind", "/dev/null", bwrap}
 }
 
+// Where bubblewrap is missing, that is noted, unless it was asked for.
 func TestDoctorReportsMissingBubblewrap(t *testing.T) {
 	t.Parallel()
-	r := examined(t, doctorCommand(t, home(t, os.Geteuid()), hidden(t)...), 1)
+	r := examined(t, doctorCommand(t, home(t, os.Geteuid()), hidden(t)...), 0)
+	if c := r.find(t, "bubblewrap"); c.Status != doctor.Noted || !strings.Contains(c.Detail, "not installed") || c.Fix != "" {
+		t.Errorf("%+v", c)
+	}
+	if c := r.find(t, "native sandbox"); c.Status != doctor.Passed || !strings.Contains(c.Detail, "is used") {
+		t.Errorf("%+v", c)
+	}
+	cmd := doctorCommand(t, home(t, os.Geteuid()), hidden(t)...)
+	cmd.Args = append(cmd.Args, "--sandbox-backend", "bwrap")
+	r = examined(t, cmd, 1)
 	c := r.find(t, "bubblewrap")
 	if c.Status != doctor.Failed || !strings.Contains(c.Detail, "not installed") || !strings.Contains(c.Fix, "apt-get install bubblewrap") {
 		t.Errorf("%+v", c)

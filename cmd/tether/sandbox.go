@@ -72,12 +72,16 @@ type machineFlags struct {
 }
 
 func (f *machineFlags) define(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.sockets, userSockets, false, "with the network: let sandboxed commands use the sockets of tmux, screen,\nssh-agent, gpg-agent and editors of this user, which act outside the sandbox")
+	f.defineBackend(fs)
+}
+
+func (f *machineFlags) defineBackend(fs *pflag.FlagSet) {
 	f.backend = choice{string(confine.BackendAuto), "BACKEND", nil}
 	for _, b := range confine.Backends {
 		f.backend.words = append(f.backend.words, string(b))
 	}
-	fs.BoolVar(&f.sockets, userSockets, false, "with the network: let sandboxed commands use the sockets of tmux, screen,\nssh-agent, gpg-agent and editors of this user, which act outside the sandbox")
-	fs.Var(&f.backend, sandboxBackend, "what builds sandboxes: bwrap (bubblewrap), native (tether itself), or\nauto (the first of these that works)")
+	fs.Var(&f.backend, sandboxBackend, "what builds sandboxes: native (tether itself), bwrap (bubblewrap), or\nauto (the first of these that works)")
 }
 
 // given reports whether a flag is set that only the program can obey that confines commands.
@@ -97,7 +101,10 @@ func (f *machineFlags) options(stateDir string) sandboxhost.Options {
 
 // apply sets the same for a server.
 func (f *machineFlags) apply(cfg *server.Config) {
-	cfg.UserSockets, cfg.Backend = f.sockets, confine.Backend(f.backend.value)
+	cfg.UserSockets = f.sockets
+	if f.backend.value != string(confine.BackendAuto) {
+		cfg.Backend = confine.Backend(f.backend.value)
+	}
 }
 
 // workspace returns the absolute path of the directory to start in.

@@ -84,7 +84,7 @@ func TestSandboxExplainAsText(t *testing.T) {
 	}
 }
 
-// Without bubblewrap there is a plan to show, but no command runs.
+// Without bubblewrap, a sandbox of bubblewrap has a plan to show, but no command runs. A native sandbox works.
 func TestSandboxWithoutBubblewrap(t *testing.T) {
 	t.Parallel()
 	r := newSandboxEnvOf(t, released(t))
@@ -95,17 +95,23 @@ func TestSandboxWithoutBubblewrap(t *testing.T) {
 		text, _ := cmd.CombinedOutput()
 		return string(text), cmd.ProcessState.ExitCode()
 	}
-	text, code := run("sandbox", "explain", "/etc/passwd")
+	text, code := run("sandbox", "explain", "--sandbox-backend", "bwrap", "/etc/passwd")
 	for _, part := range []string{"MISSING, the command would be refused: bubblewrap is not installed", "apt-get install bubblewrap", "read only: entry :root, read", "bind-ro /"} {
 		if !strings.Contains(text, part) || code != 0 {
 			t.Errorf("no %q, code %d: %s", part, code, text)
 		}
 	}
-	text, code = run("sandbox", "run", "touch", "ran")
+	text, code = run("sandbox", "run", "--sandbox-backend", "bwrap", "touch", "ran")
 	if code != exitRefused || !strings.Contains(text, "bubblewrap is not installed") || !strings.Contains(text, "apt-get install") {
 		t.Errorf("code %d: %s", code, text)
 	}
 	if _, err := os.Stat(r.work + "/ran"); err == nil {
 		t.Error("the command was run")
+	}
+	if text, code = run("sandbox", "explain", "/etc/passwd"); code != 0 || !strings.Contains(text, "backend   native") {
+		t.Errorf("code %d: %s", code, text)
+	}
+	if text, code = run("sandbox", "run", "touch", "ran"); code != 0 {
+		t.Errorf("code %d: %s", code, text)
 	}
 }

@@ -89,6 +89,8 @@ type Confiner struct {
 	lastCapability  int
 	bubblewrapImage *os.File // is executed instead of the file at its path; nil: that file is executed
 
+	spoil func(script any, encoded []byte) // changes native scripts, in tests; else nil
+
 	mu     sync.Mutex
 	latest *probeRun // nil: none has begun
 }

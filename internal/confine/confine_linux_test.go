@@ -32,6 +32,40 @@ type fixture struct {
 	ws       string
 }
 
+// backendOf returns the backend that a test is about.
+func backendOf(t testing.TB) Backend {
+	if strings.HasPrefix(t.Name(), "TestBubblewrap/") {
+		return BackendBubblewrap
+	}
+	return BackendNative
+}
+
+// All tests of sandboxes are about the native backend. Here they are about bubblewrap.
+func TestBubblewrap(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"ReadOnly": TestReadOnly, "WritableWithPlaceholders": TestWritableWithPlaceholders, "StartErrors": TestStartErrors,
+		"SwappedDirectory": TestSwappedDirectory, "ReplacedDirectory": TestReplacedDirectory, "ReplacedProgram": TestReplacedProgram,
+		"DeniedProc": TestDeniedProc, "CancelledStart": TestCancelledStart, "ConcurrentStarts": TestConcurrentStarts,
+		"HostFilesKeepTheirModes": TestHostFilesKeepTheirModes, "DevicesKeepTheirModes": TestDevicesKeepTheirModes,
+		"Gate": TestGate, "GateRefused": TestGateRefused, "GateWithMissingVariableIsRefused": TestGateWithMissingVariableIsRefused,
+		"GateInServersNetworkIsRefused": TestGateInServersNetworkIsRefused, "PlantedLinks": TestPlantedLinks,
+		"RepointedPrivate": TestRepointedPrivate, "UserSocketsAreHidden": TestUserSocketsAreHidden, "UserSocketVanishes": TestUserSocketVanishes,
+	} {
+		t.Run(name, test)
+	}
+}
+
+// Automatic takes native sandboxes where they work, here also if bubblewrap is missing.
+func TestAutomaticBackend(t *testing.T) {
+	for _, dirs := range [][]string{nil, {"/nonexistent"}} {
+		b := newFixture(t, func(c *Config) { c.Backend, c.BubblewrapDirs = BackendAuto, dirs })
+		v, err := b.confiner.Support(t.Context())
+		if err != nil || v.Problem != nil || !v.Native {
+			t.Errorf("%+v, %v", v, err)
+		}
+	}
+}
+
 func newFixture(t *testing.T, change func(*Config)) *fixture {
 	t.Helper()
 	if _, err := bwrap.Find(bwrap.Dirs); err != nil && os.Getenv("CI") == "" {
@@ -43,7 +77,7 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Procs: procs, Shared: t.TempDir(), Own: t.TempDir()}
+	cfg := Config{Procs: procs, Shared: t.TempDir(), Own: t.TempDir(), Backend: backendOf(t)}
 	if change != nil {
 		change(&cfg)
 	}
@@ -147,7 +181,7 @@ func TestWritableWithPlaceholders(t *testing.T) {
 
 // Without file restrictions there is no bubblewrap, but the filter is there.
 func TestFilterOnly(t *testing.T) {
-	b := newFixture(t, func(c *Config) { c.BubblewrapDirs = []string{"/nonexistent"} })
+	b := newFixture(t, func(c *Config) { c.Backend, c.BubblewrapDirs = BackendBubblewrap, []string{"/nonexistent"} })
 	o := b.must(b.request(intent(t, wire.NetworkRestricted, "write :root"), "sh", "-c", "echo new > new && grep Seccomp: /proc/self/status"))
 	if o.code != 0 || !strings.Contains(o.text.String(), "2") {
 		t.Errorf("ended with %d: %s", o.code, o.text.String())

@@ -3,7 +3,6 @@ package confine
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 
@@ -63,6 +62,9 @@ func (l *launch) useNative(support Support, filter []byte, config *stage.Config,
 	if err != nil {
 		return sandbox.Unenforceable("%v", err)
 	}
+	if c.spoil != nil {
+		c.spoil(script, encoded)
+	}
 	if _, err := l.giveBytes("script", encoded); err != nil {
 		return err
 	}
@@ -91,12 +93,4 @@ func (l *launch) explained(err error) error {
 		return err
 	}
 	return sandbox.Unenforceable("%w", err)
-}
-
-// nativeProblem is the reason why the native backend does not work here.
-func nativeProblem(err error) error {
-	if e, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {
-		return fmt.Errorf("the native sandbox does not work here: %s", e.Reason)
-	}
-	return fmt.Errorf("the native sandbox does not work here: %w", err)
 }

@@ -16,6 +16,8 @@ func (c *Confiner) probe(context.Context) Support {
 	return Support{Problem: errNoBackend, Advice: "Send the command without `sandbox` to run it unconfined"}
 }
 
+func (c *Confiner) probeOne(ctx context.Context, _ Backend) Support { return c.probe(ctx) }
+
 // prepare refuses every plan that has something to enforce.
 func (c *Confiner) prepare(_ context.Context, r Request, support Support) (*Prepared, error) {
 	policy, plan, err := c.Compile(r, support)

@@ -42,6 +42,15 @@ func (c *Confiner) latestProbe() *probeRun {
 	return p
 }
 
+// Try probes one backend, whatever this Confiner uses.
+func (c *Confiner) Try(ctx context.Context, b Backend) (Support, error) {
+	used, err := c.Support(ctx) // and everything that sandboxes need besides a backend
+	if err != nil || c.ledger == nil {
+		return used, err
+	}
+	return c.probeOne(ctx, b), nil
+}
+
 // outdated reports whether the probe has failed and is to be repeated.
 func (p *probeRun) outdated() bool {
 	select {

@@ -29,20 +29,30 @@ func (c *Confiner) probe(ctx context.Context) Support {
 	if err := c.self.load(); err != nil {
 		return Support{Problem: err}
 	}
-	switch c.config.Backend {
-	case BackendNative:
-		return c.probeNative(ctx)
-	case BackendBubblewrap:
-		return c.probeBubblewrap(ctx)
+	if b := c.config.Backend; b == BackendNative || b == BackendBubblewrap {
+		return c.probeOne(ctx, b)
 	}
-	v := c.probeBubblewrap(ctx)
-	if v.Problem == nil || ctx.Err() != nil {
+	own := c.probeOne(ctx, BackendNative)
+	if own.Problem == nil || ctx.Err() != nil {
+		return own
+	}
+	v := c.probeOne(ctx, BackendBubblewrap)
+	if v.Problem == nil {
 		return v
 	}
-	if own := c.probeNative(ctx); own.Problem == nil {
+	// Where both fail, they fail for the same reason, unless bubblewrap is missing or unusable.
+	if v.Bubblewrap.Version == "" {
 		return own
 	}
 	return v
+}
+
+// probeOne finds the way in which a backend works here.
+func (c *Confiner) probeOne(ctx context.Context, b Backend) Support {
+	if b == BackendNative {
+		return c.probeNative(ctx)
+	}
+	return c.probeBubblewrap(ctx)
 }
 
 // probeNative builds real sandboxes by the native backend until one works.

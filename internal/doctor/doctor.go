@@ -45,6 +45,7 @@ type Result struct {
 // Config configures an examination.
 type Config struct {
 	Support confine.Support
+	Other   *confine.Support // that of the backend that is not used; nil: it was not tried
 	Runner  Runner           // runs commands in the sandbox
 	Procs   *proc.Supervisor // runs commands outside, to be attacked
 	Self    string           // the program whose helpers are the probes
@@ -118,8 +119,7 @@ func (c check) examine(ctx context.Context, f *fixture, possible bool) Result {
 // host examines the parts that sandboxes are built with.
 func host(ctx context.Context, cfg Config, f *fixture) []Result {
 	v := cfg.Support
-	tool := Result{Name: "bubblewrap", Tries: "find it in the system's directories and ask for its version", Status: Passed, Detail: v.Bubblewrap.Path + ", " + v.Bubblewrap.Version}
-	trust := Result{Name: "bubblewrap is trusted", Tries: "look which users could replace it", Status: Passed, Detail: "only root or this user can replace it"}
+	tool, trust := bubblewrap(cfg)
 	build := Result{Name: "a sandbox can be built", Tries: "run a command in one", Status: Passed, Detail: buildDetail(v)}
 	namespaces := Result{Name: "user namespaces", Tries: "start a command in one", Status: Passed, Detail: "available"}
 	if err := tryUserNamespace(ctx, cfg.Self, cfg.Env); err != nil {
@@ -128,25 +128,69 @@ func host(ctx context.Context, cfg Config, f *fixture) []Result {
 			namespaces.Status, namespaces.Detail, namespaces.Fix = Noted, "not available, and not needed: "+err.Error(), ""
 		}
 	}
-	const notTried = "not tried: see above"
-	fail := func(r *Result) { r.Status, r.Detail, r.Fix = Failed, reason(v.Problem), v.Advice }
 	switch {
 	case v.Problem == nil:
-	case errors.Is(v.Problem, bwrap.ErrUnsafe):
-		tool.Detail = v.Bubblewrap.Path
-		fail(&trust)
-		build.Status, build.Detail = Skipped, notTried
-	case v.Bubblewrap.Version == "":
-		fail(&tool)
-		trust.Status, trust.Detail = Skipped, notTried
+	case tool.Status == Failed, trust.Status == Failed:
 		build.Status, build.Detail = Skipped, notTried
 	default:
-		fail(&build)
+		build.Status, build.Detail, build.Fix = Failed, reason(v.Problem), v.Advice
 	}
 	if namespaces.Status == Failed && build.Status == Skipped {
 		namespaces.Fix = "" // the advice is about bubblewrap
 	}
-	return []Result{tool, trust, namespaces, build, procfs(v), cgroup(f)}
+	return []Result{native(cfg), tool, trust, namespaces, build, procfs(v), cgroup(f)}
+}
+
+const notTried = "not tried: see above"
+
+// native says whether tether itself can build sandboxes here.
+func native(cfg Config) Result {
+	r := Result{Name: "native sandbox", Tries: "build one without bubblewrap", Status: Passed, Detail: "works, and is used"}
+	switch v := cfg.Other; {
+	case cfg.Support.Native && cfg.Support.Problem != nil:
+		r.Status, r.Detail = Noted, "does not work here: "+reason(cfg.Support.Problem)
+	case cfg.Support.Native:
+	case v == nil:
+		r.Status, r.Detail = Skipped, "not tried"
+	case v.Problem != nil:
+		r.Status, r.Detail = Noted, "does not work here: "+reason(v.Problem)
+	default:
+		r.Detail = "works, but bubblewrap was asked for"
+	}
+	return r
+}
+
+// bubblewrap says whether bubblewrap is there, and whether it could be replaced. If native sandboxes are used, it need not be.
+func bubblewrap(cfg Config) (tool, trust Result) {
+	tool = Result{Name: "bubblewrap", Tries: "find it in the system's directories and ask for its version", Status: Passed}
+	trust = Result{Name: "bubblewrap is trusted", Tries: "look which users could replace it", Status: Passed, Detail: "only root or this user can replace it"}
+	v, fail := cfg.Support, Failed
+	if v.Native {
+		if cfg.Other == nil {
+			tool.Status, tool.Detail, trust.Status, trust.Detail = Skipped, "not tried", Skipped, notTried
+			return tool, trust
+		}
+		v, fail = *cfg.Other, Noted
+	}
+	tool.Detail = v.Bubblewrap.Path + ", " + v.Bubblewrap.Version
+	failed := func(r *Result) {
+		r.Status, r.Detail = fail, reason(v.Problem)
+		if fail == Failed {
+			r.Fix = v.Advice
+		} else {
+			r.Detail += "; it is not needed"
+		}
+	}
+	switch {
+	case v.Problem == nil:
+	case errors.Is(v.Problem, bwrap.ErrUnsafe):
+		tool.Detail = v.Bubblewrap.Path
+		failed(&trust)
+	case v.Bubblewrap.Version == "":
+		failed(&tool)
+		trust.Status, trust.Detail = Skipped, notTried
+	}
+	return tool, trust
 }
 
 // reason returns the text of a problem without the prefix that clients get.
@@ -163,6 +207,9 @@ func buildDetail(v confine.Support) string {
 		proc.PrivateMounts: "from a private copy of the mounts",
 		proc.PrivateAsUser: "from a private copy of the mounts, in a user namespace",
 	}[v.Mounts]
+	if v.Native {
+		way = "by tether itself"
+	}
 	if v.NoUser {
 		way += ", without a user namespace inside"
 	}
@@ -173,7 +220,7 @@ func procfs(v confine.Support) Result {
 	r := Result{Name: "own procfs", Tries: "mount one in a sandbox", Status: Passed, Detail: "commands see only their own processes"}
 	switch {
 	case v.Problem != nil:
-		r.Status, r.Detail = Skipped, "not tried: see above"
+		r.Status, r.Detail = Skipped, notTried
 	case v.NoProc:
 		r.Status, r.Detail = Noted, "cannot be mounted here: commands see the processes of this machine, read-only"
 	}

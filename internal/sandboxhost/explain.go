@@ -45,6 +45,7 @@ type Explanation struct {
 // backendState says whether the plan could be carried out here.
 type backendState struct {
 	Usable     bool   `json:"usable"`
+	Name       string `json:"name,omitempty"` // native or bwrap
 	Bubblewrap string `json:"bubblewrap,omitempty"`
 	Version    string `json:"version,omitempty"`
 	Problem    string `json:"problem,omitempty"`
@@ -148,6 +149,12 @@ func writablePlaces(roots []sandbox.WritableRoot) []writablePlace {
 
 func describeBackend(v confine.Support) backendState {
 	b := backendState{Usable: v.Problem == nil, Bubblewrap: v.Bubblewrap.Path, Version: v.Bubblewrap.Version, Advice: v.Advice}
+	switch {
+	case v.Native:
+		b.Name = string(confine.BackendNative)
+	case v.Bubblewrap.Path != "":
+		b.Name = string(confine.BackendBubblewrap)
+	}
 	if v.Problem != nil {
 		b.Problem = v.Problem.Error()
 		if e, ok := errors.AsType[*sandbox.UnenforceableError](v.Problem); ok {
@@ -229,6 +236,8 @@ func (e *Explanation) Print(w io.Writer) error {
 	switch {
 	case e.Plan.Shape == sandbox.ShapeOpen.String():
 		row("backend", "none needed: nothing is enforced")
+	case e.Backend.Usable && e.Backend.Name == string(confine.BackendNative):
+		row("backend", "native: tether builds the sandbox itself")
 	case e.Backend.Usable:
 		row("backend", "%s, %s", e.Backend.Bubblewrap, e.Backend.Version)
 	default:

@@ -208,6 +208,24 @@ func (s *Script) list(texts []string) cell {
 	return at
 }
 
+// Records returns how many records the script has.
+func (s *Script) Records() int { return len(s.records) }
+
+// Address returns the address of a record, as [Script.Explain] expects it.
+func (s *Script) Address(record int) uint64 {
+	return scriptBase + headerSize + recordSize*uint64(record)
+}
+
+// MayReplace reports whether a record is a system call that must not fail.
+func (s *Script) MayReplace(record int) bool {
+	return s.records[record].call < firstPseudo && !s.records[record].welcome
+}
+
+// Replace replaces the system call of a record in the encoded script. It is for tests of failures.
+func (s *Script) Replace(encoded []byte, record, call int) {
+	binary.LittleEndian.PutUint32(encoded[headerSize+recordSize*record:], uint32(call))
+}
+
 var errTooLarge = errors.New("the sandbox, the arguments and the environment of the command need more than 32 MiB: use fewer entries, or directories instead of patterns")
 
 // Encode returns the script as the stage maps it.
