@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,29 @@ func (c *Confiner) loadStage() error {
 	return err
 }
 
+// markBlockable finds the mounts that a process of root may be unable to reach once it has no capabilities. For other users the
+// server has found them with the rights that the command has.
+func markBlockable(mounts []stage.Mount) {
+	if os.Geteuid() != 0 {
+		return
+	}
+	known := map[string]bool{"/": false}
+	var blocked func(dir string) bool
+	blocked = func(dir string) bool {
+		is, ok := known[dir]
+		if !ok {
+			var st unix.Stat_t
+			err := unix.Lstat(dir, &st)
+			is = blocked(path.Dir(dir)) || err == nil && st.Uid != 0 && st.Mode&unix.S_IXOTH == 0
+			known[dir] = is
+		}
+		return is
+	}
+	for i := range mounts {
+		mounts[i].Blockable = mounts[i].Path != "/" && blocked(path.Dir(mounts[i].Path))
+	}
+}
+
 // lastCapability returns the number of the last capability that the kernel has.
 func lastCapability() int {
 	n, err := strconv.Atoi(kernelSetting("kernel/cap_last_cap"))
@@ -44,6 +68,7 @@ const firstPort = 41000
 // is this program, whatever its name.
 func (l *launch) useNative(support Support, filter []byte, config *stage.Config, ownProgram bool) error {
 	c := l.confiner
+	markBlockable(config.Mounts)
 	order := native.Order{
 		Plan: l.prepared.Plan, Config: config, Filter: filter, Hidden: c.masks.hidden, Empty: c.masks.empty,
 		UID: os.Geteuid(), LastCapability: c.lastCapability, OwnProgram: ownProgram,

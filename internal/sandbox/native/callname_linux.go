@@ -20,7 +20,7 @@ var callNames = map[uint32]string{
 	unix.SYS_SOCKET: "socket", unix.SYS_STATX: "statx", unix.SYS_SYMLINKAT: "symlinkat", unix.SYS_UMASK: "umask",
 	unix.SYS_UMOUNT2: "umount2", unix.SYS_WAIT4: "wait4", unix.SYS_WRITE: "write",
 
-	callCompare: "compare", callJump: "jump", callJumpEqual: "jump_equal", callSet: "set", callFail: "fail", callExitLike: "exit_like",
+	callCompare: "compare", callJump: "jump", callJumpEqual: "jump_equal", callSet: "set", callFail: "fail", callExitLike: "exit_like", callAdd: "add",
 }
 
 func callName(nr uint32) string {

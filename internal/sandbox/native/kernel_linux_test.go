@@ -352,7 +352,7 @@ func TestBlockedByDirectory(t *testing.T) {
 			{Kind: sandbox.OpBindRO, Path: "/"}, {Kind: sandbox.OpMaskDir, Path: "/home/other/private/secret"},
 			{Kind: sandbox.OpSeal, Path: "/home/other/private/secret"},
 		}})
-		o.UID = user
+		o.UID, o.Config.Mounts[1].Blockable = user, true
 		_, k, out := start(t, o, func(k *kernel) {
 			k.answer = func(_ int, nr uint32, result uint64) uint64 {
 				if nr == unix.SYS_OPENAT2 && slices.Contains(k.names, "capset") && strings.HasPrefix(k.paths[result], "/home/other/") {

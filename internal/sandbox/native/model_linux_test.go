@@ -70,6 +70,8 @@ func (m *model) carryOut(at uint64) (next uint64) {
 		}
 	case callSet:
 		m.store(result, args[0])
+	case callAdd:
+		m.store(result, args[0]+args[1])
 	case callFail:
 		m.fail(at, args[0])
 	case callExitLike:

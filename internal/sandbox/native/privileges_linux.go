@@ -10,9 +10,8 @@ import (
 func (c *compiler) dropPrivileges() {
 	c.step(stepPrivileges, "")
 	c.call(unix.SYS_UMASK, c.umask.content())
-	for n := range c.order.LastCapability + 1 {
-		c.call(unix.SYS_PRCTL, number(unix.PR_CAPBSET_DROP), number(n))
-	}
+	c.dropBoundingSet()
+	c.step(stepPrivileges, "")
 	c.call(unix.SYS_PRCTL, number(unix.PR_CAP_AMBIENT), number(unix.PR_CAP_AMBIENT_CLEAR_ALL))
 	header := c.constant(string(binary.LittleEndian.AppendUint32(nil, unix.LINUX_CAPABILITY_VERSION_3)) + "\x00\x00\x00\x00")
 	c.call(unix.SYS_CAPSET, header, c.numbers(0, 0, 0))
@@ -27,11 +26,6 @@ func (c *compiler) dropPrivileges() {
 	for i := range 3 {
 		c.require(sets.at(8*i).content(), everything, number(0), int(unix.EPERM))
 	}
-	c.step(stepCheckBounding, "")
-	for n := range c.order.LastCapability + 1 {
-		c.call(unix.SYS_PRCTL, number(unix.PR_CAPBSET_READ), number(n)).into(result)
-		c.require(result.content(), everything, number(0), int(unix.EPERM))
-	}
 	c.step(stepCheckPrivileges, "")
 	c.call(unix.SYS_PRCTL, number(unix.PR_GET_NO_NEW_PRIVS)).into(result)
 	c.require(result.content(), everything, number(1), int(unix.EPERM))
@@ -42,6 +36,21 @@ func (c *compiler) dropPrivileges() {
 	const filtered = 2 // SECCOMP_MODE_FILTER
 	c.call(unix.SYS_PRCTL, number(unix.PR_GET_SECCOMP)).into(result)
 	c.require(result.content(), everything, number(filtered), int(unix.EPERM))
+}
+
+// dropBoundingSet makes sure that no capability can be gained.
+func (c *compiler) dropBoundingSet() {
+	again, done := c.label(), c.label()
+	capability, left := c.cell(), c.cell()
+	c.place(again)
+	c.call(unix.SYS_PRCTL, number(unix.PR_CAPBSET_DROP), capability.content())
+	c.step(stepCheckBounding, "")
+	c.call(unix.SYS_PRCTL, number(unix.PR_CAPBSET_READ), capability.content()).into(left)
+	c.require(left.content(), everything, number(0), int(unix.EPERM))
+	c.call(callAdd, capability.content(), number(1)).into(capability)
+	c.jumpEqual(capability.content(), everything, number(c.order.LastCapability+1), done)
+	c.jump(again)
+	c.place(done)
 }
 
 // loadFilter loads a system call filter; an empty one: none.

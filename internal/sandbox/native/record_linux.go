@@ -42,6 +42,7 @@ const (
 	callSet                            // the result is a
 	callFail                           // fails with the errno a
 	callExitLike                       // exits as a process with the wait status a has exited
+	callAdd                            // the result is a + b
 )
 
 // A value is an argument of a record.

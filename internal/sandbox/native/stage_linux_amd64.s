@@ -120,6 +120,8 @@ pseudo:
 	JEQ failWith
 	SUBL $1, AX
 	JEQ exitLike
+	SUBL $1, AX
+	JEQ add
 	MOVQ $38, AX // ENOSYS
 	JMP fail
 
@@ -141,6 +143,8 @@ jumpEqual:
 	MOVQ R10, R12
 	JMP next
 
+add:
+	ADDQ SI, DI
 set:
 	MOVQ record_result(R12), CX
 	MOVQ DI, (CX)

@@ -112,6 +112,8 @@ pseudo:
 	CBZ R8, fail // R0 is the errno
 	SUB $1, R8
 	CBZ R8, exitLike
+	SUB $1, R8
+	CBZ R8, add
 	MOVD $38, R0 // ENOSYS
 	B fail
 
@@ -133,6 +135,8 @@ jumpEqual:
 	MOVD R3, R19
 	B next
 
+add:
+	ADD R1, R0, R0
 set:
 	MOVD record_result(R19), R9
 	MOVD R0, (R9)

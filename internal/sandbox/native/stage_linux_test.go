@@ -176,6 +176,17 @@ func TestStage(t *testing.T) {
 			s.place(over)
 			exit(s, 0)
 		},
+		"count": func(s *Script) {
+			again, over, turn := s.label(), s.label(), s.cell()
+			s.place(again)
+			s.print("turn\n")
+			s.call(callAdd, turn.content(), number(uint64(1)<<40|1)).into(turn)
+			s.jumpEqual(turn.content(), number(0xff), number(5), over)
+			s.jump(again)
+			s.place(over)
+			s.require(turn.content(), everything, number(uint64(5)<<40|5), 5)
+			exit(s, 4)
+		},
 		"jump not equal": func(s *Script) {
 			over := s.label()
 			s.jumpEqual(number(uint64(3)<<40), everything, number(0), over)
@@ -185,7 +196,7 @@ func TestStage(t *testing.T) {
 		},
 		"fail": func(s *Script) { s.call(callFail, number(17)) },
 		"unknown pseudo call": func(s *Script) {
-			s.call(callExitLike+1, number(17))
+			s.call(callAdd+1, number(17))
 		},
 		"a call fails": func(s *Script) {
 			s.print("before\n")

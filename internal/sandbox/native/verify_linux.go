@@ -21,7 +21,7 @@ func (c *compiler) verify() {
 func (c *compiler) verifyMount(m stage.Mount) {
 	c.step(stepFind, m.Path)
 	fd, opened, done := c.cell(), c.label(), c.label()
-	if m.Path == "/" {
+	if !m.Blockable {
 		c.openPathInto(fd, here, m.Path)
 	} else {
 		blocked := c.label()

@@ -73,7 +73,9 @@ type Mount struct {
 	Kind     MountKind
 	Dev, Ino uint64 // of MountBind
 
-	Directory bool // what Identify has found is a directory; not encoded
+	// What follows is not encoded. Directory: Identify has found a directory. Blockable: a directory of another user
+	// may be in the way of a process that is confined.
+	Directory, Blockable bool
 }
 
 // MountKind is what is mounted.
