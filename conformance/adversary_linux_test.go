@@ -71,6 +71,7 @@ func (fx *fixture) attackEnv(more map[string]string) map[string]string {
 	env := fx.env()
 	env["ADV"], env["PROBE"] = fx.ws+"/adversary", fx.ws+"/probe be-child probe"
 	env["HOST_PIDS"] = ownNamespace(fx.t, "pid") // attacks that would harm the host do not run in this namespace
+	env["HOST_NAMESPACES"] = hostNamespaces()
 	maps.Copy(env, more)
 	return env
 }

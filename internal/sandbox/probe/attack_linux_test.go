@@ -11,7 +11,7 @@ import (
 // the init function that runs a probe, so the program of these tests can be started as `be-child probe NAME …`.
 var attackTable = addAttacks(
 	socketAttacks, unixAttacks, reachAttacks, fileAttacks, mountAttacks, namespaceAttacks, nestedAttacks,
-	processAttacks, signalAttacks, ipcAttacks, kernelAttacks, abiAttacks, ttyAttacks, factAttacks,
+	processAttacks, signalAttacks, ipcAttacks, kernelAttacks, abiAttacks, ttyAttacks, factAttacks, viewAttacks,
 )
 
 func addAttacks(tables ...[]probe) []probe {
