@@ -23,7 +23,7 @@ help: ## list the targets
 build: ## build bin/tether, and bin/tether-mcp for `tether mcp` and `tether chaos`
 	@scripts/build $(VERSION)
 
-run: bubblewrap build ## build, install bubblewrap if it is missing, serve on loopback; LISTEN=ws://IP:PORT
+run: build ## build, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
 
 test: bubblewrap ## everything CI runs: check and the three targets below, three at a time
@@ -78,6 +78,6 @@ clean: ## remove the built programs; the reference in .reference/ stays
 	rm -rf bin
 	go clean -testcache -fuzzcache
 
-# The sandbox on Linux needs bubblewrap; everything else works without it.
+# One of the two backends of the sandbox on Linux; tests compare them.
 bubblewrap:
 	@scripts/need-bubblewrap

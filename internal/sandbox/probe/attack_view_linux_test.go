@@ -40,7 +40,7 @@ func viewProcess() error {
 			fmt.Printf("status %s: %s\n", name, strings.Join(strings.Fields(value), " "))
 		}
 	}
-	for _, name := range []string{"uid_map", "gid_map", "setgroups", "limits", "oom_score_adj", "net/dev", "net/unix"} {
+	for _, name := range []string{"uid_map", "gid_map", "setgroups", "limits", "oom_score_adj", "net/dev"} {
 		text, err := os.ReadFile("/proc/self/" + name)
 		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 		if strings.HasPrefix(name, "net/") {
