@@ -1,3 +1,5 @@
+//go:build mcp || !split
+
 package main
 
 import (
@@ -26,8 +28,8 @@ type chaosFlags struct {
 func newChaos(args []string, stdout *os.File) *cobra.Command {
 	flags := chaosFlags{args: args}
 	cmd := &cobra.Command{
-		Use:   "chaos --target URL [flags]",
-		Short: "Put a bad network between a client and a server",
+		Use:   nameChaos + " --target URL [flags]",
+		Short: shortChaos,
 		Long: "Put a bad network between a client and a server of this protocol, to test them: connections that\n" +
 			"are cut, silent or slow, and messages that are lost, doubled or late.\n\n" +
 			"The first line on standard output is the URL that the client should use. Standard error shows what\n" +

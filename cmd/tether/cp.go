@@ -1,3 +1,5 @@
+//go:build mcp || !split
+
 package main
 
 import (
@@ -66,8 +68,8 @@ func (f *copyFlags) define(fs *pflag.FlagSet) {
 func newCp() *cobra.Command {
 	var flags copyFlags
 	cmd := &cobra.Command{
-		Use:   "cp [flags] SOURCE... DESTINATION",
-		Short: "Copy files and directories to another machine, or from there",
+		Use:   nameCp + " [flags] SOURCE... DESTINATION",
+		Short: shortCp,
 		Long: "Copy files, and directories with their content. :PATH is a path on the server's machine: an\n" +
 			"absolute path, ~/PATH below the home directory, or a path below the server's directory. All sources\n" +
 			"are on the same side. If the destination is a directory, they are copied into it. A local name that\n" +

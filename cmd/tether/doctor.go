@@ -1,3 +1,5 @@
+//go:build mcp || !split
+
 package main
 
 import (
@@ -25,8 +27,8 @@ func newDoctor() *cobra.Command {
 	var machine machineFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "doctor [flags]",
-		Short: "Test that the sandbox works on this machine",
+		Use:   nameDoctor + " [flags]",
+		Short: shortDoctor,
 		Long: "Test that the sandbox works on this machine: run commands that try to break out of it, and show the\n" +
 			"result of each. If an attempt was not refused, the table says what to do about it.\n\n" +
 			"Nothing outside a temporary directory is changed. The exit code is 0 if all is well, else 1.",

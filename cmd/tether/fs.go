@@ -1,3 +1,5 @@
+//go:build mcp || !split
+
 package main
 
 import (
@@ -17,8 +19,8 @@ import (
 
 func newFs(stdin *os.File) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "fs",
-		Short: "Read and change files on another machine",
+		Use:   nameFs,
+		Short: shortFs,
 		Long: "Read and change files on the server's machine. A PATH is an absolute path, ~/PATH below the home\n" +
 			"directory, or a path below the server's directory. It may begin with a colon, as for `tether cp`.",
 		Args: noSuchCommand,

@@ -1,3 +1,5 @@
+//go:build mcp || !split
+
 package main
 
 import (

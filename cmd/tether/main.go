@@ -47,6 +47,9 @@ func run(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	if err != nil {
 		return report(stderr, "tether", err)
 	}
+	if err := handOver(args); err != nil {
+		return report(stderr, "tether", err)
+	}
 	root := newRoot(args, stdin, stdout, stderr)
 	command, err := root.ExecuteC()
 	return report(stderr, command.CommandPath(), err)

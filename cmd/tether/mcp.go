@@ -1,3 +1,5 @@
+//go:build mcp || !split
+
 package main
 
 import (
@@ -19,15 +21,6 @@ const (
 	approvalOnRequest = "on-request"
 	approvalGranular  = "granular"
 )
-
-// mcpProgram is the program behind `tether mcp` and `tether chaos`: this one, built with -tags mcp. Only that build has the
-// MCP library and the cable, which the other commands do not need (docs/adr/0006-mcp-in-a-second-program.md).
-// mcp_inside.go is for that program, mcp_outside.go for tether, which starts it.
-const mcpProgram = "tether-mcp"
-
-// prefixMCP begins the arguments with which tether starts that program; the version of tether follows, and then the
-// arguments of tether.
-const prefixMCP = "be-mcp"
 
 // listenStdio is the default of --listen.
 const listenStdio = "stdio://"
@@ -51,8 +44,8 @@ func newMCP(args []string, stdin, stdout *os.File) *cobra.Command {
 	m := mcpServe{mcpExecutor: mcpExecutor{label: "mcp"}, args: args, stdin: stdin, stdout: stdout}
 	m.reports = true // the model gets the errors; the user gets each once
 	cmd := &cobra.Command{
-		Use:   "mcp [flags]",
-		Short: "Give an MCP client commands and files, here or on another machine",
+		Use:   nameMCP + " [flags]",
+		Short: shortMCP,
 		Long: "Serve MCP with the tools exec_command, write_stdin, kill_session, list_sessions, search_output,\n" +
 			"read_file, write_file and list_dir. Commands and files are confined by a sandbox. If a command\n" +
 			"needs more, the user of the MCP client is asked, if the client supports elicitation. Commands end\n" +

@@ -1,3 +1,5 @@
+//go:build mcp || !split
+
 package main
 
 import (
@@ -29,8 +31,8 @@ type mcpRun struct {
 func newMCPRun(stdin, stdout *os.File) *cobra.Command {
 	r := mcpRun{mcpExecutor: mcpExecutor{label: "mcp-run"}, stdin: stdin, stdout: stdout}
 	cmd := &cobra.Command{
-		Use:   "mcp-run [flags] [--] SERVER [ARGUMENT...]",
-		Short: "Run an MCP server on another machine for a client on this one",
+		Use:   nameMCPRun + " [flags] [--] SERVER [ARGUMENT...]",
+		Short: shortMCPRun,
 		Long: "Run a stdio MCP server on the executor and pass on its messages, so that any MCP client can start\n" +
 			"it as if it were on this machine. The client does not notice lost connections. If the executor\n" +
 			"cannot be reached yet, each request tries again. If the session is lost, unanswered requests get\n" +

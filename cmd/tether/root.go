@@ -130,12 +130,12 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 			{"why", newWhy}, {"wait", newWait}, {"kill", newKill}, {"rm", newRm}, {"sessions", newSessions},
 		}},
 		{"Files", []lazyCommand{
-			{"cp", newCp},
-			{"fs", func() *cobra.Command { return newFs(stdin) }},
+			{nameCp, newCp},
+			{nameFs, func() *cobra.Command { return newFs(stdin) }},
 		}},
 		{"Agents", []lazyCommand{
-			{"mcp", func() *cobra.Command { return newMCP(args, stdin, stdout) }},
-			{"mcp-run", func() *cobra.Command { return newMCPRun(stdin, stdout) }},
+			{nameMCP, func() *cobra.Command { return newMCP(args, stdin, stdout) }},
+			{nameMCPRun, func() *cobra.Command { return newMCPRun(stdin, stdout) }},
 		}},
 		{"Serve", []lazyCommand{
 			serve("serve", "Serve clients on this machine"),
@@ -145,9 +145,9 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 			{"upgrade", newUpgrade}, {"token", newToken},
 		}},
 		{"Sandbox and faults", []lazyCommand{
-			{"sandbox", func() *cobra.Command { return newSandbox(stdin, stdout) }},
-			{"doctor", newDoctor},
-			{"chaos", func() *cobra.Command { return newChaos(args, stdout) }},
+			{nameSandbox, func() *cobra.Command { return newSandbox(stdin, stdout) }},
+			{nameDoctor, newDoctor},
+			{nameChaos, func() *cobra.Command { return newChaos(args, stdout) }},
 		}},
 		{"About tether", []lazyCommand{
 			{aboutCompletion, newCompletion},

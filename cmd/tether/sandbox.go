@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/internal/confine"
@@ -19,20 +18,6 @@ import (
 	"github.com/tetherexec/tether/internal/statedir"
 	"github.com/tetherexec/tether/wire"
 )
-
-func newSandbox(stdin, stdout *os.File) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "sandbox",
-		Short: "Run a command in a sandbox, or explain one",
-		Long:  "Use the sandbox of tether without a server, to try and to understand what a client can ask for.",
-		Args:  noSuchCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-
-		SuggestionsMinimumDistance: 2,
-	}
-	cmd.AddCommand(newSandboxRun(stdin, stdout), newSandboxExplain())
-	return cmd
-}
 
 // sandboxFlags say what a sandbox allows.
 type sandboxFlags struct {

@@ -1,3 +1,5 @@
+//go:build mcp || !split
+
 package main
 
 import (
@@ -16,6 +18,20 @@ import (
 	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/internal/wording"
 )
+
+func newSandbox(stdin, stdout *os.File) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   nameSandbox,
+		Short: shortSandbox,
+		Long:  "Use the sandbox of tether without a server, to try and to understand what a client can ask for.",
+		Args:  noSuchCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		SuggestionsMinimumDistance: 2,
+	}
+	cmd.AddCommand(newSandboxRun(stdin, stdout), newSandboxExplain())
+	return cmd
+}
 
 // A sandboxRun is one command in a sandbox, on the standard streams of tether.
 type sandboxRun struct {
