@@ -65,8 +65,8 @@ func packageTable(t *testing.T) []string {
 	return rows
 }
 
-// productImports returns the packages of the product, each with those that it imports on any of the platforms, with or
-// without the build tag of tether-mcp.
+// productImports returns the packages of the product, each with those that it imports on any of the platforms, with each
+// of the build tags.
 // It reads the files itself instead of running "go list", so that the cache of test results notices a change.
 func productImports(t *testing.T) map[string][]string {
 	t.Helper()
@@ -101,7 +101,7 @@ func productImports(t *testing.T) map[string][]string {
 // targets returns what the product is built for.
 func targets() (list []build.Context) {
 	for _, platform := range []string{"linux", "darwin", "windows"} {
-		for _, tags := range [][]string{nil, {"mcp"}} {
+		for _, tags := range [][]string{nil, {"mcp"}, {"split"}} {
 			target := build.Default
 			target.GOOS, target.CgoEnabled, target.BuildTags = platform, false, tags
 			list = append(list, target)

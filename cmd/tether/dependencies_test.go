@@ -20,11 +20,15 @@ func TestDependencies(t *testing.T) {
 		}
 		return "\n" + string(out)
 	}
-	tether, withMCP := list("."), list("-tags", "mcp", ".")
+	tether, withMCP := list("-tags", "split", "."), list("-tags", "mcp", ".")
 	if strings.Contains(tether, "\ndebug/") {
 		t.Error("tether needs a package of debug/, which is large and has tables to initialize")
 	}
-	for _, name := range []string{"encoding/gob", "github.com/google/jsonschema-go/", "github.com/modelcontextprotocol/", "golang.org/x/oauth2", "github.com/tetherexec/tether/internal/cable\n"} {
+	const ours = "github.com/tetherexec/tether/"
+	for _, name := range []string{
+		"encoding/gob", "github.com/google/jsonschema-go/", "github.com/modelcontextprotocol/", "golang.org/x/oauth2",
+		ours + "client/files\n", ours + "client/mcprelay\n", ours + "internal/cable\n", ours + "internal/copy\n", ours + "internal/doctor\n",
+	} {
 		if strings.Contains(tether, "\n"+name) {
 			t.Errorf("tether needs %s, which only tether-mcp should have", name)
 		}

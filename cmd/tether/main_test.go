@@ -102,7 +102,7 @@ func TestScripts(t *testing.T) {
 	}})
 }
 
-// mcpBuilt builds the program behind `tether mcp` and `tether chaos`, once, with the race detector if this one has it.
+// mcpBuilt builds the second program of tether, once.
 func mcpBuilt(t *testing.T) string {
 	t.Helper()
 	path, err := buildMCP()
@@ -112,25 +112,29 @@ func mcpBuilt(t *testing.T) string {
 	return path
 }
 
-var buildMCP = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "tether-mcp-")
-	if err != nil {
-		return "", err
+var buildMCP = sync.OnceValues(func() (path string, err error) {
+	mcpDir, path, err = buildTagged("mcp", mcpProgram)
+	return path, err
+})
+
+// buildTagged builds this program with a tag, in a new directory, with the race detector if this one has it.
+func buildTagged(tag, name string) (dir, path string, err error) {
+	if dir, err = os.MkdirTemp("", name+"-"); err != nil {
+		return "", "", err
 	}
-	mcpDir = dir
-	path := filepath.Join(dir, mcpProgram)
+	path = filepath.Join(dir, name)
 	if runtime.GOOS == "windows" {
 		path += ".exe"
 	}
-	args := []string{"build", "-tags", "mcp", "-buildvcs=false", "-o", path}
+	args := []string{"build", "-tags", tag, "-buildvcs=false", "-o", path}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		args = append(args, "-race")
 	}
 	if text, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, text)
+		return dir, "", fmt.Errorf("%w: %s", err, text)
 	}
-	return path, nil
-})
+	return dir, path, nil
+}
 
 // commandNames returns the names of a command and of its subcommands, without the name of the root
 // command and without the subcommands of completion, which are cobra's.
