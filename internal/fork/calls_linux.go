@@ -44,9 +44,9 @@ type image struct {
 	texts         [][]byte // arguments of other calls
 	noSignals     uint64
 	defaultAction sigaction
-	limit         unix.Rlimit
 	capHeader     unix.CapUserHeader
 	capSets       [2]unix.CapUserData
+	limits        []*unix.Rlimit
 }
 
 func (m *image) add(step Step, nr uintptr, args ...uintptr) *call {
@@ -57,7 +57,9 @@ func (m *image) add(step Step, nr uintptr, args ...uintptr) *call {
 }
 
 // clear releases what belongs to one start.
-func (m *image) clear() { m.path, m.argv, m.env, m.calls, m.texts = nil, nil, nil, m.calls[:0], nil }
+func (m *image) clear() {
+	m.path, m.argv, m.env, m.calls, m.texts, m.limits = nil, nil, nil, m.calls[:0], nil, nil
+}
 
 // text keeps a string for the child and returns its address.
 func (m *image) text(s string) uintptr {
@@ -83,6 +85,9 @@ func (m *image) compile(c *Command, p placement, legacy, noCloseRange bool) erro
 		// and a child that hangs would keep connections of this program open.
 		m.add(StepUnshare, unix.SYS_CLOSE_RANGE, p.bound, maxDescriptor, unix.CLOSE_RANGE_UNSHARE)
 	}
+	for _, w := range c.Writes {
+		m.addFileWrite(w)
+	}
 	m.add(StepSession, unix.SYS_SETSID)
 	m.addSignals(legacy)
 	m.addFiles(c, p, noCloseRange)
@@ -97,7 +102,7 @@ func (m *image) compile(c *Command, p placement, legacy, noCloseRange bool) erro
 	if c.Terminal {
 		m.add(StepTerminal, unix.SYS_IOCTL, 0, unix.TIOCSCTTY, stealTerminal)
 	}
-	m.addLimit()
+	m.addLimits(c)
 	m.add(StepExec, unix.SYS_EXECVE, uintptr(unsafe.Pointer(&m.path[0])),
 		uintptr(unsafe.Pointer(&m.argv[0])), uintptr(unsafe.Pointer(&m.env[0])))
 	return nil
@@ -136,9 +141,9 @@ func (m *image) addFiles(c *Command, p placement, noCloseRange bool) {
 // addNamespaces sets up the namespaces that the clone has made.
 func (m *image) addNamespaces(c *Command) {
 	if c.Namespaces&unix.CLONE_NEWUSER != 0 {
-		m.addFileWrite("/proc/self/setgroups", "deny")
-		m.addFileWrite("/proc/self/gid_map", onlyID(unix.Getegid()))
-		m.addFileWrite("/proc/self/uid_map", onlyID(unix.Geteuid()))
+		m.addFileWrite(Write{"/proc/self/setgroups", "deny", StepUser, false})
+		m.addFileWrite(Write{"/proc/self/gid_map", onlyID(unix.Getegid()), StepUser, false})
+		m.addFileWrite(Write{"/proc/self/uid_map", onlyID(unix.Geteuid()), StepUser, false})
 	}
 	if c.Namespaces&unix.CLONE_NEWNS != 0 {
 		m.add(StepMounts, unix.SYS_MOUNT, m.text("none"), m.text("/"), 0, unix.MS_REC|unix.MS_PRIVATE)
@@ -164,10 +169,15 @@ func (m *image) addCapabilities(c *Command) {
 // onlyID maps an id to itself, and no other.
 func onlyID(id int) string { return strconv.Itoa(id) + " " + strconv.Itoa(id) + " 1\n" }
 
-func (m *image) addFileWrite(name, text string) {
+// addFileWrite opens and writes a file. The descriptor is closed with all others.
+func (m *image) addFileWrite(w Write) {
 	at := unix.AT_FDCWD
-	m.add(StepUser, unix.SYS_OPENAT, uintptr(at), m.text(name), unix.O_WRONLY|unix.O_CLOEXEC)
-	m.add(StepUser, unix.SYS_WRITE, 0, m.text(text), uintptr(len(text))).chained = 1
+	opened := m.add(w.Step, unix.SYS_OPENAT, uintptr(at), m.text(w.Path), unix.O_WRONLY|unix.O_CLOEXEC)
+	if w.Optional {
+		opened.optional = 1
+	}
+	written := m.add(w.Step, unix.SYS_WRITE, 0, m.text(w.Text), uintptr(len(w.Text)))
+	written.chained, written.optional = 1, opened.optional
 }
 
 // addDeathSignal also checks that the parent has not died before the signal was asked for.
@@ -185,12 +195,24 @@ func (m *image) addDeathSignal(c *Command) {
 	}
 }
 
-// addLimit restores the limit of open files, unless this program or another has set one since.
-func (m *image) addLimit() {
-	m.limit = unix.Rlimit{Cur: nofile.Soft, Max: nofile.Hard}
+// addLimits sets the limits of the command. Without a limit of open files, the child gets the one that this program
+// was started with, unless this program or another has set one since.
+func (m *image) addLimits(c *Command) {
+	files := false
+	for _, l := range c.Limits {
+		files = files || l.Resource == unix.RLIMIT_NOFILE
+		m.addLimit(l.Resource, unix.Rlimit{Cur: l.Limit, Max: l.Limit})
+	}
+	original := unix.Rlimit{Cur: nofile.Soft, Max: nofile.Hard}
 	var now unix.Rlimit
-	if m.limit.Max == 0 || m.limit == raised || unix.Getrlimit(unix.RLIMIT_NOFILE, &now) != nil || now != raised {
+	if files || original.Max == 0 || original == raised || unix.Getrlimit(unix.RLIMIT_NOFILE, &now) != nil || now != raised {
 		return
 	}
-	m.add(StepLimit, unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&m.limit)), 0)
+	m.addLimit(unix.RLIMIT_NOFILE, original)
+}
+
+func (m *image) addLimit(resource int, l unix.Rlimit) {
+	kept := &l
+	m.limits = append(m.limits, kept)
+	m.add(StepLimit, unix.SYS_PRLIMIT64, 0, uintptr(resource), uintptr(unsafe.Pointer(kept)), 0)
 }

@@ -11,6 +11,8 @@ type call struct {
 	want    uintptr // the result that it must have; 0: any that is not an error
 	chained uint32  // 1: the first argument is the result of the call before
 	step    Step
+
+	optional uint64 // 1: an error does not matter, and counts as the result
 }
 
 // cloneArgs is struct clone_args of the kernel, as of Linux 5.7.

@@ -13,7 +13,8 @@
 #define call_want 48
 #define call_chained 56
 #define call_step 60
-#define call_size 64
+#define call_optional 64
+#define call_size 72
 
 // func clone(first, rest *call, failure *Failure) int64
 //
@@ -61,6 +62,8 @@ next:
 unwanted:
 	MOVQ $-ESRCH, AX
 failed:
+	CMPQ call_optional(R12), $0
+	JNE next
 	NEGQ AX
 	MOVL call_step(R12), CX
 	SHLQ $32, CX

@@ -13,7 +13,8 @@
 #define call_want 48
 #define call_chained 56
 #define call_step 60
-#define call_size 64
+#define call_optional 64
+#define call_size 72
 
 // func clone(first, rest *call, failure *Failure) int64
 //
@@ -58,6 +59,8 @@ next:
 unwanted:
 	MOVD $-ESRCH, R0
 failed:
+	MOVD call_optional(R19), R9
+	CBNZ R9, next
 	NEG R0, R0
 	MOVWU call_step(R19), R9
 	LSL $32, R9, R9

@@ -32,6 +32,12 @@ type Command struct {
 	// Capabilities are capabilities that the program of a user other than root keeps in a user namespace of its own, a
 	// bit for each. The program of root has all.
 	Capabilities uint64
+	// Writes are written to their files in this order, before the child leaves this program's
+	// directory and mounts.
+	Writes []Write
+
+	// Limits are set right before the program is executed.
+	Limits []Rlimit
 
 	// Sibling makes the child a child of this program's parent, which then has to reap it, also
 	// if the start fails. The death signal comes when that parent's thread ends.
@@ -39,6 +45,21 @@ type Command struct {
 
 	// Note, if any, is where the start is noted. It may be in memory that outlives this program.
 	Note *Note
+}
+
+// A Write is a text that the child writes to a file in one system call.
+type Write struct {
+	Path     string // absolute
+	Text     string
+	Step     Step // for errors
+	Optional bool // if the file cannot be written, the start goes on
+}
+
+// An Rlimit is a limit of the kernel for the program and, each on its own, the processes that it starts. It
+// is the soft and the hard limit.
+type Rlimit struct {
+	Resource int // RLIMIT_…
+	Limit    uint64
 }
 
 // A Note tells about a start, also to a program that survives the one that called [Starter.Start].
@@ -75,6 +96,8 @@ type Step uint32
 const (
 	StepClone Step = iota + 1
 	StepUnshare
+	StepGroup
+	StepScore
 	StepSession
 	StepSignals
 	StepFiles
@@ -92,6 +115,8 @@ const (
 var stepNames = [...]string{
 	StepClone:        "make a process",
 	StepUnshare:      "leave the descriptors of the parent",
+	StepGroup:        "join the control groups of its limits",
+	StepScore:        "offer itself when memory is short",
 	StepSession:      "make a session",
 	StepSignals:      "reset signals",
 	StepFiles:        "pass on descriptors",
@@ -102,7 +127,7 @@ var stepNames = [...]string{
 	StepDirectory:    "enter the working directory",
 	StepDeathSignal:  "ask for the death signal",
 	StepTerminal:     "take the terminal",
-	StepLimit:        "restore the limit of open files",
+	StepLimit:        "set its limits",
 	StepExec:         "execute the program",
 }
 

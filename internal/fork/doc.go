@@ -13,7 +13,8 @@
 // It promises that the program has exactly the descriptors of its [Command], also those that
 // another goroutine has open without close-on-exec; that its signals are unblocked, with their
 // default actions unless this program ignores them; and that its limit of open files is the one
-// that this program was started with, which package syscall raises for the program itself.
+// that this program was started with, which package syscall raises for the program itself, unless
+// the command has one of its own.
 //
 // Between the clone and the exec the child executes a list of system calls and nothing else: no
 // Go code, no stack, no memory but the list and what it points to. [Starter] compiles the list,

@@ -12,8 +12,16 @@ func forkExec(c *Command) (Child, error) {
 	if len(c.Files) < leastFiles {
 		return Child{}, errFewFiles
 	}
-	if c.Sibling {
+	switch {
+	case c.Sibling:
 		return Child{}, &Error{StepClone, unix.ENOSYS}
+	case len(c.Limits) > 0:
+		return Child{}, &Error{StepLimit, unix.ENOSYS}
+	}
+	for _, w := range c.Writes {
+		if !w.Optional {
+			return Child{}, &Error{w.Step, unix.ENOSYS}
+		}
 	}
 	dir := "/"
 	if c.Dir >= 0 {
