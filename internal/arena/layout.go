@@ -141,14 +141,23 @@ type SlotWords struct {
 	Launcher  Word // 0: Pid is that of the command; 1: of a launcher; 2: of one that stays
 	Reported  Word // 1: the launcher has reported the command, and what it has reported is recorded
 
+	// Limits of the process (package proc).
+	Limits     [SlotLimits]Word // their values; 0: none
+	LimitsBy   Word             // how each is enforced: four bits each
+	LimitGroup Word             // number of the control groups that enforce them; 0: none
+	TimedOut   Word             // 1: the process is being terminated because its time was up
+
 	_ [slotSpare]byte
 }
 
 // smallRecords is how many records a slot has room for: an exit and a close.
 const smallRecords = 2
 
+// SlotLimits is how many limits a slot has room for.
+const SlotLimits = 8
+
 // slotSpare fills a slot up.
-const slotSpare = SlotSize - 8*8 - 11*8 - 8 - smallRecords*int(unsafe.Sizeof(Record{})) - 7*8 - 5*8
+const slotSpare = SlotSize - 8*8 - 11*8 - 8 - smallRecords*int(unsafe.Sizeof(Record{})) - 7*8 - 5*8 - (SlotLimits+3)*8
 
 var _ [SlotSize]byte = [unsafe.Sizeof(SlotWords{})]byte{}
 

@@ -17,6 +17,8 @@ type Mount struct {
 	Type    string // of the file system
 
 	optional []string // how mounts and unmounts propagate
+
+	Super string // options of the file system, such as the controllers of a cgroup hierarchy
 }
 
 // Follows returns the field, "shared:N" or "master:N", by which a later mount elsewhere can appear below
@@ -36,13 +38,14 @@ func Parse(text string) ([]Mount, error) {
 	for line := range strings.Lines(text) {
 		before, after, found := strings.Cut(line, " - ")
 		fields := strings.Split(before, " ") // number, parent, device, root, mount point, options, optional fields
-		kind, _, typed := strings.Cut(after, " ")
+		kind, rest, typed := strings.Cut(after, " ")
+		_, super, _ := strings.Cut(strings.TrimSuffix(rest, "\n"), " ") // behind the source
 		if !found || !typed || len(fields) < 6 {
 			return nil, fmt.Errorf("unreadable mount: %q", line)
 		}
 		mounts = append(mounts, Mount{
 			Root: unescape(fields[3]), Point: unescape(fields[4]),
-			Options: fields[5], Type: kind, optional: fields[6:],
+			Options: fields[5], Type: kind, optional: fields[6:], Super: super,
 		})
 	}
 	return mounts, nil

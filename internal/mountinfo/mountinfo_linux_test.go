@@ -16,9 +16,9 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Mount{
-		{"/", "/", "rw,relatime", "ext4", []string{"shared:1"}},
-		{"/user slice", `/sys/fs/cg\roup`, "ro,nosuid", "cgroup2", []string{}},
-		{"/", "/m\u00a0nt", "rw", "tmpfs", []string{"master:3", "propagate_from:1"}},
+		{"/", "/", "rw,relatime", "ext4", []string{"shared:1"}, "rw"},
+		{"/user slice", `/sys/fs/cg\roup`, "ro,nosuid", "cgroup2", []string{}, "rw,nsdelegate"},
+		{"/", "/m\u00a0nt", "rw", "tmpfs", []string{"master:3", "propagate_from:1"}, "rw"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/filelock"
-	"github.com/tetherexec/tether/internal/mountinfo"
 )
 
 const (
@@ -35,17 +33,17 @@ const (
 
 // cgroups keeps a cgroup for each process below one of this program's own,
 // "tether-PID-N". No controller is needed: the cgroups are used to find and kill a
-// process with its descendants. The parent directory is locked while this program
-// runs, so that other programs can tell it from one whose owner has died.
+// process with its descendants. Where there are controllers, they also limit it.
 type cgroups struct {
+	delegated delegated // the controllers that are enabled; set before the first process
+
 	broken atomic.Bool // the kernel does not start processes in them
 	proven atomic.Bool // it does
 	kills  chan struct{}
 	awaits chan struct{}
 
 	mu     sync.Mutex
-	parent string
-	lock   int
+	parent parentGroup
 	next   int
 	free   []freeCgroup // for reuse
 }
@@ -60,55 +58,118 @@ type freeCgroup struct {
 // supervisors numbers the supervisors of this program.
 var supervisors atomic.Int64
 
-// openCgroups makes the parent cgroup, or says why that is not possible.
-//
-// With a keeper the parent is the same for all programs of this keeper, and the keeper holds its lock.
-func openCgroups(keeper Keeper) (*cgroups, error) {
-	own, err := ownCgroup()
+// parentName is the name of the cgroup below which all cgroups of a supervisor are. With a keeper it is the same for
+// all programs of this keeper, and the keeper holds its lock.
+func parentName(keeper Keeper) string {
+	if keeper != nil {
+		return fmt.Sprintf("%s%d-0", cgroupPrefix, keeper.Pid())
+	}
+	return fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), supervisors.Add(1))
+}
+
+// openCgroups makes the parent cgroup, or says why that is not possible. If alone is set, this program and its keeper may
+// be moved, so that the controllers can be enabled.
+func openCgroups(m *memberships, name string, keeper Keeper, alone bool) (*cgroups, error) {
+	own, err := m.locate("", "cgroup2")
 	if err != nil {
 		return nil, err
 	}
 	sweepCgroups(own)
-	c := &cgroups{lock: -1, kills: make(chan struct{}, cgroupKills), awaits: make(chan struct{}, cgroupAwaits)}
-	name := fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), supervisors.Add(1))
+	c := &cgroups{kills: make(chan struct{}, cgroupKills), awaits: make(chan struct{}, cgroupAwaits)}
+	c.delegated.enable(own, keeper, alone)
+	if c.parent, err = makeParent(filepath.Join(c.delegated.own, name), keeper, heldCgroups); err != nil {
+		return nil, err
+	}
+	c.delegated.enableBelow(c.parent.path)
 	if keeper != nil {
-		name = fmt.Sprintf("%s%d-0", cgroupPrefix, keeper.Pid())
+		c.next = c.parent.last()
 	}
-	c.parent = filepath.Join(own, name)
-	if err := c.makeParent(); err != nil {
-		return nil, err
-	}
-	if keeper == nil {
-		return c, nil
-	}
-	if err := keeper.Hold(0, Held{heldCgroups, c.lock}); err != nil {
-		unix.Close(c.lock)
-		return nil, err
-	}
-	c.findNext()
 	return c, nil
 }
 
-// makeParent makes the parent cgroup and locks it. It retries if the sweep of
-// another program comes between the two.
-func (c *cgroups) makeParent() error {
+// A parentGroup is a cgroup below which those of commands are. It is locked while this program runs, so that other
+// programs can tell it from one whose owner has died.
+type parentGroup struct {
+	path string
+	lock int
+}
+
+// makeParent makes a parent cgroup. A keeper, if any, holds its lock by the name held.
+func makeParent(path string, keeper Keeper, held Which) (parentGroup, error) {
+	g := parentGroup{path: path, lock: -1}
+	if err := g.make(); err != nil {
+		return g, err
+	}
+	if keeper != nil {
+		if err := keeper.Hold(0, Held{held, g.lock}); err != nil {
+			unix.Close(g.lock)
+			return g, err
+		}
+	}
+	return g, nil
+}
+
+// make makes the cgroup and locks it. It retries if the sweep of another program comes
+// between the two.
+func (g *parentGroup) make() error {
 	for deadline := time.Now().Add(killWait); ; time.Sleep(time.Millisecond) {
-		if err := os.Mkdir(c.parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Mkdir(g.path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		fd, err := lockCgroup(c.parent, filelock.Shared)
+		fd, err := lockCgroup(g.path, filelock.Shared)
 		if err == nil {
-			if c.lock >= 0 {
-				unix.Close(c.lock)
+			if g.lock >= 0 {
+				unix.Close(g.lock)
 			}
-			c.lock = fd
+			g.lock = fd
 			return nil
 		}
 		if !errors.Is(err, errSwept) || time.Now().After(deadline) {
-			os.Remove(c.parent)
-			return fmt.Errorf("lock %s: %w", c.parent, err)
+			os.Remove(g.path)
+			return fmt.Errorf("lock %s: %w", g.path, err)
 		}
 	}
+}
+
+// add makes a cgroup below. If the parent is gone, because another program has removed it, it is made again.
+func (g *parentGroup) add(number int) (path string, err error) {
+	path = g.child(number)
+	err = unix.Mkdir(path, 0o755)
+	if err == unix.ENOENT {
+		if err = g.make(); err == nil {
+			err = unix.Mkdir(path, 0o755)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("make %s: %w", path, err)
+	}
+	return path, nil
+}
+
+func (g *parentGroup) child(number int) string { return filepath.Join(g.path, strconv.Itoa(number)) }
+
+// numbers lists the cgroups that exist.
+func (g *parentGroup) numbers() (numbers []int) {
+	entries, _ := os.ReadDir(g.path)
+	for _, entry := range entries {
+		if number, err := strconv.Atoi(entry.Name()); err == nil && entry.IsDir() {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
+}
+
+// last is the largest of the numbers.
+func (g *parentGroup) last() (last int) {
+	for _, number := range g.numbers() {
+		last = max(last, number)
+	}
+	return last
+}
+
+func (g *parentGroup) close() {
+	removeCgroup(g.path)
+	unix.Close(g.lock)
 }
 
 // errSwept means that a cgroup is being removed, or was.
@@ -139,46 +200,6 @@ func lockCgroup(dir string, mode filelock.Mode) (fd int, err error) {
 		return -1, err
 	}
 	return fd, nil
-}
-
-// ownCgroup is the directory of the cgroup (version 2) of this program.
-func ownCgroup() (string, error) {
-	mounts, err := os.ReadFile(mountinfo.Own)
-	if err != nil {
-		return "", err
-	}
-	memberships, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return "", err
-	}
-	return locateCgroup(string(mounts), string(memberships))
-}
-
-// locateCgroup joins the mount point of the hierarchy with the path of this
-// program's cgroup.
-func locateCgroup(list, memberships string) (string, error) {
-	path := ""
-	for line := range strings.Lines(memberships) {
-		if rest, ok := strings.CutPrefix(line, "0::"); ok {
-			path = strings.TrimSuffix(rest, "\n")
-		}
-	}
-	if path == "" || strings.HasPrefix(path, "/..") {
-		return "", errors.New("not in a cgroup of version 2 that can be seen")
-	}
-	mounts, err := mountinfo.Parse(list)
-	if err != nil {
-		return "", err
-	}
-	for _, m := range mounts {
-		if m.Type != "cgroup2" {
-			continue
-		}
-		if below, err := filepath.Rel(m.Root, path); err == nil && below != ".." && !strings.HasPrefix(below, "../") {
-			return filepath.Join(m.Point, below), nil
-		}
-	}
-	return "", errors.New("no cgroup file system of version 2 is mounted")
 }
 
 // sweepCgroups kills the processes that supervisors of dead programs left, and
@@ -216,20 +237,25 @@ func removeCgroup(dir string) error {
 func (c *cgroups) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	removeCgroup(c.parent)
-	unix.Close(c.lock)
+	c.parent.close()
+	c.delegated.leave()
 }
 
-// take returns an empty cgroup, and a descriptor of it for a clone into it.
-func (c *cgroups) take() (*cgroup, int, error) {
+// take returns an empty cgroup, and a descriptor of it for a clone into it. If it enforces limits, it is a new one: the
+// peaks that it counts do not begin again.
+func (c *cgroups) take(e *Enforced) (*cgroup, int, error) {
+	once := e.inCgroup2()
 	for {
-		empty, kept, err := c.emptyPath()
+		empty, kept, err := c.emptyPath(once)
+		if err == nil && once {
+			err = e.set(empty.path)
+		}
 		if err != nil {
 			return nil, -1, err
 		}
 		fd, err := unix.Open(empty.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err == nil {
-			return &cgroup{owner: c, path: empty.path, number: empty.number, before: empty.used}, fd, nil
+			return &cgroup{owner: c, path: empty.path, number: empty.number, before: empty.used, once: once}, fd, nil
 		}
 		if !kept { // a kept one may have been removed by another program
 			return nil, -1, fmt.Errorf("open %s: %w", empty.path, err)
@@ -237,26 +263,26 @@ func (c *cgroups) take() (*cgroup, int, error) {
 	}
 }
 
-func (c *cgroups) emptyPath() (_ freeCgroup, kept bool, err error) {
+func (c *cgroups) emptyPath(fresh bool) (_ freeCgroup, kept bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := len(c.free); n > 0 {
+	if n := len(c.free); n > 0 && !fresh {
 		last := c.free[n-1]
 		c.free = c.free[:n-1]
 		return last, true, nil
 	}
+	made, err := c.newLocked()
+	return made, false, err
+}
+
+// newLocked makes an empty cgroup.
+func (c *cgroups) newLocked() (freeCgroup, error) {
 	c.next++
-	path := filepath.Join(c.parent, strconv.Itoa(c.next))
-	err = unix.Mkdir(path, 0o755)
-	if err == unix.ENOENT {
-		if err = c.makeParent(); err == nil {
-			err = unix.Mkdir(path, 0o755)
-		}
-	}
+	path, err := c.parent.add(c.next)
 	if err != nil {
-		return freeCgroup{}, false, fmt.Errorf("make %s: %w", path, err)
+		return freeCgroup{}, err
 	}
-	return freeCgroup{path: path, number: c.next}, false, nil
+	return freeCgroup{path: path, number: c.next}, nil
 }
 
 // put takes back an empty cgroup.
@@ -279,6 +305,7 @@ type cgroup struct {
 	number int
 	before time.Duration // CPU time that was used in it by earlier processes
 	killed atomic.Bool   // killed by the kernel, which then also kills later members
+	once   bool          // it has limits, and is not used again
 }
 
 func (g *cgroup) file(name string) string { return g.path + "/" + name }
@@ -383,7 +410,7 @@ func (g *cgroup) release(tableView) bool {
 	if g.leader != nil {
 		g.leader.kept.noCgroup() // before another process can be in it
 	}
-	if g.killed.Load() {
+	if g.killed.Load() || g.once {
 		removeCgroup(g.path)
 	} else {
 		used, _ := g.cpu()

@@ -29,7 +29,7 @@ type forker struct {
 	threads  sync.WaitGroup
 }
 
-// A forkRequest owns the descriptors in close and, until it has a child, its cgroup.
+// A forkRequest owns the descriptors in close and, until it has a child, its cgroups.
 type forkRequest struct {
 	ctx     context.Context // ends when no start waits for the child any more
 	program string
@@ -45,7 +45,12 @@ type forkRequest struct {
 	sibling bool        // the child becomes a child of the keeper
 	cgroup  int         // -1: none
 	group   *cgroup
+	limits  *limitGroups // nil: none
 	result  chan forked
+
+	writes   []fork.Write
+	rlimits  []fork.Rlimit
+	mustJoin bool // the cgroup enforces limits
 }
 
 type forked struct {
@@ -93,6 +98,10 @@ func (r *forkRequest) giveUp() {
 	if r.group != nil && !r.group.release(nil) { // a child that came too late had started processes
 		r.group.kill()
 		r.group.release(nil)
+	}
+	if !r.limits.release() {
+		r.limits.end()
+		r.limits.unclaim()
 	}
 }
 
@@ -172,7 +181,7 @@ func (f *forker) serve(starter *fork.Starter, r *forkRequest) forked {
 	case r.cgroup < 0:
 	case result.err == nil:
 		groups.proven.Store(true)
-	case !groups.proven.Load():
+	case !groups.proven.Load() && !r.mustJoin:
 		err := result.err
 		if result = r.fork(starter, -1); result.err == nil {
 			groups.broken.Store(true)
@@ -195,6 +204,8 @@ func (r *forkRequest) fork(starter *fork.Starter, cgroup int) forked {
 		Terminal:   r.ctty,
 		Cgroup:     cgroup,
 		Namespaces: r.mounts.namespaces(),
+		Writes:     r.writes,
+		Limits:     r.rlimits,
 	}
 	if r.slot != nil {
 		command.Note, command.Sibling = forkNote(r.slot), r.sibling

@@ -44,18 +44,23 @@ type child struct {
 
 	kept     *kept    // always nil: there is no keeper here
 	launched Launched // always empty: launchers are not supported here
+	limited  Enforced // its limits
 }
 
 func (h *host) launch(_ context.Context, spec Spec) (_ *child, err error) {
 	if spec.Launcher != nil {
 		return nil, fmt.Errorf("%w: launchers", ErrUnsupported)
 	}
+	limited, err := decideLimits(spec.Limits, spec.BestEffort)
+	if err != nil {
+		return nil, err
+	}
 	at, err := find(spec)
 	if err != nil {
 		return nil, err
 	}
 	at.close()
-	c := &child{tty: spec.TTY}
+	c := &child{tty: spec.TTY, limited: limited}
 	theirs, err := c.makeDescriptors(spec)
 	defer func() {
 		for _, f := range theirs {

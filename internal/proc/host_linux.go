@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/fork"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/slots"
 )
@@ -29,7 +31,8 @@ type host struct {
 	log      *slog.Logger
 	keeper   Keeper // nil: none
 	forks    *forker
-	cgroups  *cgroups  // nil: trees are found in the process table
+	cgroups  *cgroups // nil: trees are found in the process table
+	limiter  *limiter
 	reaper   *reaper   // nil: orphans are not adopted
 	own      *pidSet   // children that are not reaped yet
 	notes    *notebook // nil: none are written
@@ -39,13 +42,7 @@ type host struct {
 func newHost(s *Supervisor) *host {
 	cfg := s.config
 	h := &host{sup: s, log: cfg.Log, keeper: cfg.Keeper, own: newPidSet(), launches: slots.New(launchesAtOnce)}
-	if !cfg.NoCgroups {
-		groups, err := openCgroups(cfg.Keeper)
-		if err != nil {
-			h.log.Info("no cgroup for processes, using the process table", "err", err)
-		}
-		h.cgroups = groups
-	}
+	h.openGroups(cfg)
 	if cfg.Notes != "" {
 		h.notes = &notebook{path: cfg.Notes, log: h.log, again: cfg.Keeper != nil}
 		if h.cgroups == nil { // now, so that no start has to wait for it
@@ -63,12 +60,26 @@ func newHost(s *Supervisor) *host {
 	return h
 }
 
+// openGroups finds the cgroups by which processes are found and limited.
+func (h *host) openGroups(cfg Config) {
+	name := parentName(cfg.Keeper)
+	m, err := ownMemberships()
+	if err == nil && !cfg.NoCgroups {
+		h.cgroups, err = openCgroups(m, name, cfg.Keeper, cfg.OwnGroup)
+	}
+	if err != nil {
+		h.log.Info("no cgroup for processes, using the process table", "err", err)
+	}
+	h.limiter = newLimiter(m, name, cfg, h.cgroups)
+}
+
 // close is called when no child is left.
 func (h *host) close() {
 	h.forks.close()
 	if h.reaper != nil {
 		h.reaper.close()
 	}
+	h.limiter.close()
 	if h.cgroups != nil {
 		h.cgroups.close()
 	}
@@ -84,6 +95,9 @@ type child struct {
 	tree    tree
 
 	launched Launched // the processes that a launcher has started
+
+	limited Enforced     // its limits
+	limits  *limitGroups // cgroups of version 1 that enforce some of them; nil: none
 
 	kept    *kept    // nil: the child ends with this program
 	foreign bool     // it is a child of the keeper
@@ -117,7 +131,10 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		req.drop()
 		return nil, err
 	}
-	h.takeCgroup(req)
+	if err := h.limit(c, req, spec); err != nil {
+		req.giveUp()
+		return nil, err
+	}
 	if spec.Slot != nil {
 		if err := h.record(c, req, spec); err != nil {
 			req.giveUp()
@@ -126,13 +143,16 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 	}
 	f, err := h.forks.fork(ctx, req)
 	if err != nil {
+		if failed, ok := errors.AsType[*fork.Error](err); ok && (failed.Step == fork.StepGroup || failed.Step == fork.StepLimit) {
+			return nil, fmt.Errorf("limit the command: %w", err)
+		}
 		err = ExecError(err, req.program)
 		if spec.Launcher != nil && ctx.Err() == nil {
 			err = &LaunchError{err}
 		}
 		return nil, err
 	}
-	c.pid = f.pid
+	c.pid, c.limits = f.pid, req.limits
 	if f.pidfd >= 0 {
 		c.pidfd = os.NewFile(uintptr(f.pidfd), "pidfd")
 	}
@@ -140,6 +160,7 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		req.group.leader = c
 		c.tree = req.group
 	} else {
+		req.limits = nil // they belong to the child
 		req.giveUp()
 		c.tree = newScanTree(c, h.notes)
 	}
@@ -323,19 +344,31 @@ func growPipe(fd uintptr, size int) bool {
 	return err == nil
 }
 
-// takeCgroup gives the request an empty cgroup for its child, if there are cgroups.
-func (h *host) takeCgroup(req *forkRequest) {
+// limit gives the request cgroups for its child: an empty one to find it by, if there are cgroups, and those that enforce
+// its limits.
+func (h *host) limit(c *child, req *forkRequest, spec Spec) (err error) {
 	req.cgroup = -1
-	if h.cgroups == nil || h.cgroups.broken.Load() {
-		return
+	if c.limited, err = h.limiter.decide(spec.Limits, spec.BestEffort); err != nil {
+		return err
 	}
-	group, fd, err := h.cgroups.take()
+	if req.limits, err = h.limiter.make(&c.limited); err != nil {
+		return err
+	}
+	req.writes, req.rlimits, req.mustJoin = h.limiter.writes(req.limits), c.limited.rlimits(), c.limited.inCgroup2()
+	if h.cgroups == nil || h.cgroups.broken.Load() {
+		return nil
+	}
+	group, fd, err := h.cgroups.take(&c.limited)
 	if err != nil {
+		if req.mustJoin {
+			return err
+		}
 		h.log.Warn("no cgroup for a process, using the process table", "err", err)
-		return
+		return nil
 	}
 	req.group, req.cgroup = group, fd
 	req.close = append(req.close, fd)
+	return nil
 }
 
 // wait returns the exit code when the child has exited, and leaves it unreaped. If a launcher
@@ -397,6 +430,9 @@ func (c *child) close() {
 		c.reap() // no search needs the child's number any more; if this fails, release tries again
 	}
 }
+
+// releaseTree gives up the tree of a closed child, and its limits, if everything that it started has ended.
+func (c *child) releaseTree(view tableView) bool { return c.limits.release() && c.tree.release(view) }
 
 func (c *child) closeFiles() {
 	if c.stdin != nil {

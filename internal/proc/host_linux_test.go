@@ -48,7 +48,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		s.needHost()
 		var parent string
 		if s.host.cgroups != nil {
-			parent = s.host.cgroups.parent
+			parent = s.host.cgroups.parent.path
 		}
 		for i := range 8 {
 			spec := shell("head -c 300000 /dev/zero; sleep 1000 >/dev/null 2>&1 & cat")
@@ -97,7 +97,7 @@ func TestCgroupRemovedByOthersIsMadeAgain(t *testing.T) {
 		t.Skip("no writable cgroup file system of version 2 here")
 	}
 	finish(t, s, shell("true"))
-	removeCgroup(s.host.cgroups.parent)
+	removeCgroup(s.host.cgroups.parent.path)
 	finish(t, s, shell("true"))
 	if s.host.cgroups.broken.Load() {
 		t.Error("cgroups given up")
@@ -155,18 +155,22 @@ func TestSweepRemovesCgroupsOfEndedPrograms(t *testing.T) {
 		t.Error("the sweep did not kill the process")
 	}
 	newSupervisor(t, Config{}) // its sweep must spare the first
-	if _, err := os.Stat(s.host.cgroups.parent); err != nil {
+	if _, err := os.Stat(s.host.cgroups.parent.path); err != nil {
 		t.Error(err)
 	}
 }
 
 // However often other programs sweep, a supervisor gets its cgroup and keeps it.
 func TestParentIsNotSwept(t *testing.T) {
+	m, err := ownMemberships()
+	if err != nil {
+		t.Skip(err)
+	}
 	own, err := ownCgroup()
 	if err != nil {
 		t.Skip(err)
 	}
-	first, err := openCgroups(nil)
+	first, err := openCgroups(m, parentName(nil), nil, false)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -186,12 +190,12 @@ func TestParentIsNotSwept(t *testing.T) {
 		})
 	}
 	for range 300 {
-		c, err := openCgroups(nil)
+		c, err := openCgroups(m, parentName(nil), nil, false)
 		if err != nil {
 			t.Error(err)
 			break
 		}
-		if _, err := os.Stat(c.parent); err != nil {
+		if _, err := os.Stat(c.parent.path); err != nil {
 			t.Error(err)
 		}
 		c.close()
@@ -204,19 +208,31 @@ func TestLocateCgroup(t *testing.T) {
 	const hybrid = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n" +
 		"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n" +
 		"41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n"
-	for _, c := range []struct{ mounts, memberships, want string }{
-		{hybrid, "1:cpu:/x\n0::/\n", "/sys/fs/cgroup/unified"},
-		{hybrid, "0::/user.slice/a b\n", "/sys/fs/cgroup/unified/user.slice/a b"},
-		{"1 2 0:3 /pod/1 /sys/fs/cgroup ro - cgroup2 c rw\n", "0::/pod/1/x\n", "/sys/fs/cgroup/x"},
-		{"1 2 0:3 / /my\\040cg ro - cgroup2 c rw\n", "0::/x\n", "/my cg/x"},
-		{"1 2 0:3 /pod/1 /sys/fs/cgroup ro - cgroup2 c rw\n", "0::/pod/2\n", ""},
-		{hybrid, "0::/../other\n", ""},
-		{hybrid, "1:cpu:/x\n", ""},
-		{"", "0::/\n", ""},
+	for _, c := range []struct{ mounts, memberships, controller, want string }{
+		{hybrid, "1:cpu:/x\n0::/\n", "", "/sys/fs/cgroup/unified"},
+		{hybrid, "0::/user.slice/a b\n", "", "/sys/fs/cgroup/unified/user.slice/a b"},
+		{"1 2 0:3 /pod/1 /sys/fs/cgroup ro - cgroup2 c rw\n", "0::/pod/1/x\n", "", "/sys/fs/cgroup/x"},
+		{"1 2 0:3 / /my\\040cg ro - cgroup2 c rw\n", "0::/x\n", "", "/my cg/x"},
+		{"1 2 0:3 /pod/1 /sys/fs/cgroup ro - cgroup2 c rw\n", "0::/pod/2\n", "", ""},
+		{hybrid, "0::/../other\n", "", ""},
+		{hybrid, "1:cpu:/x\n", "", ""},
+		{"", "0::/\n", "", ""},
+		{hybrid, "1:cpu:/x\n0::/\n", "cpu", "/sys/fs/cgroup/cpu/x"},
+		{hybrid, "1:cpu,cpuacct:/x:y\n0::/\n", "cpu", "/sys/fs/cgroup/cpu/x:y"},
+		{hybrid, "1:cpu:/x\n2:memory:/\n", "memory", ""}, // not mounted
+		{hybrid, "0::/x\n", "cpu", ""},
 	} {
-		got, err := locateCgroup(c.mounts, c.memberships)
+		m, err := parseMemberships(c.mounts, c.memberships)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := "cgroup2"
+		if c.controller != "" {
+			kind = "cgroup"
+		}
+		got, err := m.locate(c.controller, kind)
 		if got != c.want || (err != nil) != (c.want == "") {
-			t.Errorf("%q in %q: %q, %v", c.memberships, c.mounts, got, err)
+			t.Errorf("%s %q in %q: %q, %v", c.controller, c.memberships, c.mounts, got, err)
 		}
 	}
 }

@@ -37,6 +37,7 @@ type child struct {
 
 	kept     *kept // always nil: there is no keeper here
 	launched Launched
+	limited  Enforced // its limits
 }
 
 func (c *child) wait() int                        { return -1 }

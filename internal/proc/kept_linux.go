@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 	"unsafe"
@@ -49,6 +48,8 @@ func (h *host) record(c *child, req *forkRequest, spec Spec) error {
 		spec.Slot.CgroupCPU.Store(uint64(req.group.before), pointDetail)
 		spec.Slot.Cgroup.Store(uint64(req.group.number), pointDetail)
 	}
+	c.limited.store(spec.Slot)
+	req.limits.claim(spec.Slot)
 	spec.Slot.State.Store(slotStarting, pointStarting)
 	return nil
 }
@@ -147,7 +148,7 @@ func (k *kept) running() {
 // adopt makes the child of a slot.
 func (h *host) adopt(ctx context.Context, a *Adoption) (*child, error) {
 	slot := a.Spec.Slot
-	c := &child{pid: int(slot.Pid.Load()), tty: a.Spec.TTY, foreign: true, kept: &kept{h.keeper, slot}}
+	c := &child{pid: int(slot.Pid.Load()), tty: a.Spec.TTY, foreign: true, kept: &kept{h.keeper, slot}, limited: storedLimits(slot)}
 	switch slot.State.Load() {
 	case slotRunning:
 	case slotReleased:
@@ -175,6 +176,7 @@ func (h *host) adopt(ctx context.Context, a *Adoption) (*child, error) {
 		}
 	}
 	h.adoptTree(c)
+	c.limits = h.limiter.adopt(slot)
 	if slot.Launcher.Load() == launcherStays {
 		c.tree = launchedTree{c.tree, c.pid}
 	}
@@ -249,7 +251,7 @@ func (h *host) adoptTree(c *child) {
 	switch {
 	case number != 0 && h.cgroups != nil:
 		group := h.cgroups.adopt(number, time.Duration(slot.CgroupCPU.Load()))
-		group.leader = c
+		group.leader, group.once = c, c.limited.inCgroup2()
 		c.tree = group
 	case c.reaped:
 		c.tree = noTree{}
@@ -318,48 +320,31 @@ func (noTree) await(time.Time)            {}
 func (noTree) empty() bool                { return true }
 func (noTree) release(tableView) bool     { return true }
 
-// findNext continues the numbers of an earlier program.
-func (c *cgroups) findNext() {
-	for _, number := range c.numbers() {
-		c.next = max(c.next, number)
-	}
-}
-
-// numbers lists the cgroups that exist.
-func (c *cgroups) numbers() (numbers []int) {
-	entries, _ := os.ReadDir(c.parent)
-	for _, entry := range entries {
-		if number, err := strconv.Atoi(entry.Name()); err == nil && entry.IsDir() {
-			numbers = append(numbers, number)
-		}
-	}
-	return numbers
-}
-
 // adopt returns the cgroup with a number.
 func (c *cgroups) adopt(number int, before time.Duration) *cgroup {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next = max(c.next, number)
-	return &cgroup{owner: c, path: filepath.Join(c.parent, strconv.Itoa(number)), number: number, before: before}
+	return &cgroup{owner: c, path: c.parent.child(number), number: number, before: before}
 }
 
 // SweepUnclaimed kills in the background what processes without a slot of an earlier program have
 // left, and removes their cgroups. Call it before anything is started.
 func (s *Supervisor) SweepUnclaimed(a *arena.Arena) {
-	groups := s.needHost().cgroups
-	if groups == nil {
-		return
-	}
-	claimed := map[int]bool{}
+	h := s.needHost()
+	claimed, limits := map[int]bool{}, map[int]bool{}
 	for _, slot := range a.Slots() {
 		claimed[int(slot.Cgroup.Load())] = true
+		limits[int(slot.LimitGroup.Load())] = true
 	}
-	for _, number := range groups.numbers() {
-		if !claimed[number] {
-			s.removeLeft(groups.adopt(number, 0))
+	if groups := h.cgroups; groups != nil {
+		for _, number := range groups.parent.numbers() {
+			if !claimed[number] {
+				s.removeLeft(groups.adopt(number, 0))
+			}
 		}
 	}
+	h.limiter.sweepUnclaimed(s, limits)
 }
 
 // removeLeft kills in the background what is left in a cgroup, and removes it.
@@ -378,5 +363,9 @@ func (h *host) discardTree(slot *arena.Slot) {
 	if number := int(slot.Cgroup.Load()); number != 0 && h.cgroups != nil {
 		slot.Cgroup.Store(0, pointDetail)
 		h.sup.removeLeft(h.cgroups.adopt(number, 0))
+	}
+	if groups := h.limiter.adopt(slot); groups != nil {
+		groups.unclaim()
+		h.sup.tasks.Go(groups.end) // ends soon
 	}
 }

@@ -101,7 +101,7 @@ func TestAdoptCommandThatWasNeverExecuted(t *testing.T) {
 			if groups := sup.needHost().cgroups; groups != nil {
 				var fd int
 				var err error
-				if group, fd, err = groups.take(); err != nil {
+				if group, fd, err = groups.take(&Enforced{}); err != nil {
 					t.Fatal(err)
 				}
 				unix.Close(fd)

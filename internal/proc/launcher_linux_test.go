@@ -335,7 +335,7 @@ func TestCancelledStartsGiveTheirCgroupsBack(t *testing.T) {
 	var made []string
 	var free int
 	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) { // the late ones are discarded meanwhile
-		made, _ = filepath.Glob(groups.parent + "/[0-9]*")
+		made, _ = filepath.Glob(groups.parent.path + "/[0-9]*")
 		groups.mu.Lock()
 		free = len(groups.free)
 		groups.mu.Unlock()

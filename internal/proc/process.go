@@ -40,6 +40,8 @@ type Process struct {
 	released bool         // the descriptors of the child are closed
 	settled  bool         // all processes have ended and the tree is released
 	freed    func()       // called when the slot is freed; nil: the slot is needed
+	timer    *time.Timer  // ends it when its time is up; nil: its time is not limited, or has ended
+	timedOut bool         // terminated because its time was up
 }
 
 // input is the standard input of a process.
@@ -206,8 +208,9 @@ func (p *Process) close() {
 // has ended.
 func (p *Process) settle(view tableView) bool {
 	p.mu.Lock()
-	if !p.settled && p.killing == 0 && p.child.tree.release(view) {
+	if !p.settled && p.killing == 0 && p.child.releaseTree(view) {
 		p.settled = true
+		p.stopTimeLocked()
 		p.sup.forget(p)
 	}
 	settled := p.settled

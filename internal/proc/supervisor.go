@@ -78,6 +78,14 @@ type Config struct {
 	// be in a directory that only this user can write. "": none. Only on Linux.
 	Notes string
 
+	// OwnGroup allows to move this program, and its keeper, into a cgroup of its own, where that is needed to limit
+	// commands. Only a program that does nothing else may want that.
+	OwnGroup bool
+
+	// Total limits all processes together: memory, processors and processes. [Supervisor.CheckLimits] tells whether
+	// that is possible.
+	Total Limits
+
 	// Keeper, if any, keeps the processes that have a slot when this program dies. Only on Linux.
 	Keeper Keeper
 }
@@ -121,6 +129,11 @@ type Spec struct {
 	// Output that was written before the exit is passed to the sink before it in any
 	// case, unless the sink is full.
 	LateOutput time.Duration
+
+	// Limits are those of the process with everything that it starts. If one cannot be enforced, the start fails, unless
+	// BestEffort is set.
+	Limits     Limits
+	BestEffort bool
 
 	// Slot, if any, is where the process is recorded, so that [Supervisor.Adopt] of another program
 	// can take it over if this one dies. Its sink must be a Filler. It belongs to the process
@@ -241,6 +254,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 	c.kept.running()
 	p := newProcess(s, c, spec, sink)
 	s.add(p)
+	p.limitTime()
 	s.tasks.Go(p.run) // ends when the child has exited and its output has ended
 	if confirmErr != nil {
 		p.Kill()
@@ -274,8 +288,9 @@ func (s *Supervisor) Adopt(ctx context.Context, a Adoption) (*Process, error) {
 		return nil, err
 	}
 	p := newProcess(s, c, a.Spec, a.Sink)
-	p.startedAt = time.Unix(0, int64(a.Spec.Slot.StartedAt.Load()))
+	p.startedAt, p.timedOut = time.Unix(0, int64(a.Spec.Slot.StartedAt.Load())), a.Spec.Slot.TimedOut.Load() != 0
 	s.add(p)
+	p.limitTime()
 	if a.Closed {
 		p.state, p.released = closed, true
 		p.code, _ = c.kept.exitCode()
@@ -316,6 +331,9 @@ func (s *Supervisor) Close() {
 	s.mu.Lock()
 	s.stopSettlingLocked()
 	s.mu.Unlock()
+	for _, p := range s.Processes() {
+		p.stopTime()
+	}
 	s.tasks.Wait()
 	s.makeHost.Do(func() {}) // from now on none is made
 	if s.host != nil {

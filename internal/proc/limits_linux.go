@@ -1,0 +1,556 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/arena"
+	"github.com/tetherexec/tether/internal/filelock"
+	"github.com/tetherexec/tether/internal/fork"
+)
+
+const (
+	// cpuPeriod is the time, in microseconds, in which a command gets its part of the processors.
+	cpuPeriod = 100_000
+
+	// commandWeight is the weight of all commands together, in thousandths of that of the server, when both want the
+	// processors.
+	commandWeight = 500
+
+	// defaultWeight and defaultShares are the weights of a cgroup that has none of its own, in versions 2 and 1.
+	defaultWeight = 100
+	defaultShares = 1024
+
+	// commandScore is by how much the score of a command for the out-of-memory killer is above that of the server.
+	commandScore = 500
+	maxScore     = 1000
+)
+
+// A limiter makes the cgroups that limit commands.
+type limiter struct {
+	name   string // of the parent cgroups
+	keeper Keeper
+	v2     *cgroups // nil: none
+	v1     [groupLimits]hierarchy
+
+	total     Limits
+	totalErrs error
+
+	score fork.Write              // what each command writes; without a path: nothing
+	joins [groupLimits]fork.Write // the cgroups of version 1 that each command joins, unless it has its own
+
+	mu   sync.Mutex
+	next int // number of the last cgroups of version 1
+}
+
+// A hierarchy is that of one controller of version 1.
+type hierarchy struct {
+	own     string // the cgroup of this program
+	missing error  // why it cannot be used
+
+	parent parentGroup // the limiter's lock guards it; its path is empty until it is needed
+}
+
+// heldV1 is the keeper's name for the lock of the parent cgroup of the first controller of version 1; the others follow.
+const heldV1 = heldCgroups - Which(groupLimits)
+
+func newLimiter(m *memberships, name string, cfg Config, groups *cgroups) *limiter {
+	l := &limiter{name: name, keeper: cfg.Keeper, v2: groups, total: cfg.Total}
+	for i := range l.v1 {
+		l.v1[i].find(m, controllerNames[i], cfg.NoCgroups)
+	}
+	if cfg.Keeper != nil {
+		l.openEarlier()
+	}
+	l.limitAll(cfg.Subreaper)
+	if text, ok := scoreOfCommands(); ok {
+		l.score = fork.Write{Path: "/proc/self/oom_score_adj", Text: text, Step: fork.StepScore, Optional: true}
+	}
+	return l
+}
+
+// find finds the cgroup of this program, and removes those of programs that have died.
+func (h *hierarchy) find(m *memberships, controller string, off bool) {
+	if off || m == nil {
+		h.missing = errors.New("cgroups are not used")
+		return
+	}
+	if h.own, h.missing = m.locate(controller, "cgroup"); h.missing != nil {
+		return
+	}
+	if h.missing = unix.Access(h.own, unix.W_OK); h.missing != nil {
+		h.missing = fmt.Errorf("%s cannot be written: %w", h.own, h.missing)
+		return
+	}
+	stale, _ := filepath.Glob(filepath.Join(h.own, cgroupPrefix+"*"))
+	for _, dir := range stale {
+		if fd, err := lockCgroup(dir, filelock.Exclusive); err == nil {
+			endGroup(dir)
+			unix.Close(fd)
+		}
+	}
+}
+
+// openEarlier takes over the cgroups of an earlier program of the keeper.
+func (l *limiter) openEarlier() {
+	for i := range l.v1 {
+		h := &l.v1[i]
+		path := filepath.Join(h.own, l.name)
+		if _, err := os.Stat(path); h.missing != nil || err != nil {
+			continue
+		}
+		if parent, err := l.parentLocked(i); err == nil {
+			l.next = max(l.next, parent.last())
+		}
+	}
+}
+
+// parentLocked returns the parent cgroup of a controller of version 1. The first call makes it.
+func (l *limiter) parentLocked(controller int) (*parentGroup, error) {
+	h := &l.v1[controller]
+	if h.missing != nil || h.parent.path != "" {
+		return &h.parent, h.missing
+	}
+	parent, err := makeParent(filepath.Join(h.own, l.name), l.keeper, heldV1+Which(controller))
+	if err != nil {
+		return nil, err
+	}
+	if Limit(controller) == LimitMemory && strings.TrimSpace(readText(parent.path+"/memory.use_hierarchy")) == "0" {
+		_ = writeText(parent.path+"/memory.use_hierarchy", "1") // old kernels count each cgroup on its own
+	}
+	h.parent = parent
+	return &h.parent, nil
+}
+
+// limitAll limits all commands together, and gives them less weight than the server. Without groups they have the same.
+func (l *limiter) limitAll(server bool) {
+	for i := range groupLimits {
+		value := l.total[i]
+		weighs := server && Limit(i) == LimitCPUs
+		if value == 0 && !weighs {
+			continue
+		}
+		if err := l.limitParent(i, value, weighs); err != nil && value != 0 {
+			l.totalErrs = errors.Join(l.totalErrs, l.unenforceable(Limit(i), err))
+		}
+	}
+}
+
+// limitParent limits the parent cgroup of a controller, and sees to it that each command is in it.
+func (l *limiter) limitParent(controller int, value uint64, weighs bool) error {
+	if l.v2 != nil && l.v2.delegated.enabled[controller] {
+		path := l.v2.parent.path
+		if weighs {
+			_ = writeText(path+"/cpu.weight", strconv.Itoa(defaultWeight*commandWeight/1000))
+		}
+		return setLimit(path, ByCgroup2, Limit(controller), value)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	parent, err := l.parentLocked(controller)
+	if err != nil {
+		return err
+	}
+	if weighs { // the kernel divides the shares of a group between the processors
+		_ = writeText(parent.path+"/cpu.shares", strconv.Itoa(defaultShares*runtime.NumCPU()*commandWeight/1000))
+	}
+	if err := setLimit(parent.path, ByCgroup1, Limit(controller), value); err != nil {
+		return err
+	}
+	l.joins[controller] = join(parent.path, value == 0)
+	return nil
+}
+
+// join lets a child move itself into a cgroup of version 1. That takes no global lock, unlike moving another process.
+func join(path string, optional bool) fork.Write {
+	return fork.Write{Path: path + "/tasks", Text: "0", Step: fork.StepGroup, Optional: optional}
+}
+
+// setLimit limits a cgroup; 0: not at all.
+func setLimit(path string, by By, limit Limit, value uint64) error {
+	if value == 0 {
+		return nil
+	}
+	text := strconv.FormatUint(value, 10)
+	quota := strconv.FormatUint(value*cpuPeriod/1000, 10)
+	switch {
+	case limit == LimitMemory && by == ByCgroup2:
+		_ = writeText(path+"/memory.swap.max", "0") // there may be no swap
+		_ = writeText(path+"/memory.oom.group", "1")
+		return writeText(path+"/memory.max", text)
+	case limit == LimitMemory:
+		err := writeText(path+"/memory.limit_in_bytes", text)
+		_ = writeText(path+"/memory.memsw.limit_in_bytes", text) // swap may not be counted
+		return err
+	case limit == LimitCPUs && by == ByCgroup2:
+		return writeText(path+"/cpu.max", quota+" "+strconv.Itoa(cpuPeriod))
+	case limit == LimitCPUs:
+		return errors.Join(writeText(path+"/cpu.cfs_period_us", strconv.Itoa(cpuPeriod)), writeText(path+"/cpu.cfs_quota_us", quota))
+	}
+	return writeText(path+"/pids.max", text)
+}
+
+// scoreOfCommands is the score of commands for the out-of-memory killer, if it is above that of this program.
+func scoreOfCommands() (text string, ok bool) {
+	own, err := strconv.Atoi(strings.TrimSpace(readText("/proc/self/oom_score_adj")))
+	if err != nil || own >= maxScore {
+		return "", false
+	}
+	return strconv.Itoa(min(own+commandScore, maxScore)), true
+}
+
+// way decides how a limit is enforced. With an error it is not, or only partly.
+func (l *limiter) way(limit Limit) (By, error) {
+	switch limit {
+	case LimitFiles:
+		return ByRlimit, nil
+	case LimitTime:
+		return ByTimer, nil
+	case LimitDisk:
+		return ByRlimit, &LimitError{limit, "the kernel limits only the size of each file", "With `bestEffort`, that size is limited."}
+	}
+	if l.v2 != nil && !l.v2.broken.Load() && l.v2.delegated.enabled[limit] {
+		return ByCgroup2, nil
+	}
+	l.mu.Lock()
+	_, err := l.parentLocked(int(limit))
+	l.mu.Unlock()
+	if err == nil {
+		return ByCgroup1, nil
+	}
+	by := ByNothing
+	if limit == LimitProcesses && os.Geteuid() != 0 {
+		by = ByRlimit // it counts all processes of this user
+	}
+	return by, l.unenforceable(limit, err)
+}
+
+func (l *limiter) unenforceable(limit Limit, err error) error {
+	why := errors.New("there is no cgroup of version 2")
+	if l.v2 != nil {
+		why = l.v2.delegated.missing
+	}
+	return &LimitError{
+		limit, fmt.Sprintf("the controller %q of control groups cannot be used (version 2: %v; version 1: %v)", controllerNames[limit], why, err),
+		"Run the server in a cgroup that is delegated to it, such as by `systemd-run --user --scope -p Delegate=yes tether serve`, or ask with `bestEffort`.",
+	}
+}
+
+// decide says how each limit is enforced, or which one cannot be.
+func (l *limiter) decide(limits Limits, bestEffort bool) (e Enforced, err error) {
+	e.Limits = limits
+	for i, value := range limits {
+		if value == 0 {
+			continue
+		}
+		var missing error
+		if e.By[i], missing = l.way(Limit(i)); missing != nil && !bestEffort {
+			err = errors.Join(err, missing)
+		}
+	}
+	return e, err
+}
+
+// inCgroup2 reports whether the process has a cgroup of version 2 with limits.
+func (e *Enforced) inCgroup2() bool { return e.uses(ByCgroup2) }
+
+func (e *Enforced) uses(by By) bool {
+	for i, value := range e.Limits {
+		if value != 0 && e.By[i] == by {
+			return true
+		}
+	}
+	return false
+}
+
+// set sets the limits of a new cgroup of version 2, or removes it.
+func (e *Enforced) set(path string) error {
+	for i, value := range e.Limits[:groupLimits] {
+		if e.By[i] != ByCgroup2 {
+			continue
+		}
+		if err := setLimit(path, ByCgroup2, Limit(i), value); err != nil {
+			removeCgroup(path)
+			return fmt.Errorf("limit the %s of a command: %w", Limit(i), err)
+		}
+	}
+	return nil
+}
+
+// rlimits are the limits that the child sets itself.
+func (e *Enforced) rlimits() (list []fork.Rlimit) {
+	for i, value := range e.Limits {
+		if value == 0 || e.By[i] != ByRlimit {
+			continue
+		}
+		switch Limit(i) {
+		case LimitFiles:
+			list = append(list, fork.Rlimit{Resource: unix.RLIMIT_NOFILE, Limit: value})
+		case LimitDisk:
+			list = append(list, fork.Rlimit{Resource: unix.RLIMIT_FSIZE, Limit: value})
+		case LimitProcesses:
+			list = append(list, fork.Rlimit{Resource: unix.RLIMIT_NPROC, Limit: value + ownThreads()})
+		}
+	}
+	return list
+}
+
+// ownThreads is how many threads the processes of this user have, as far as they can be seen.
+func ownThreads() (count uint64) {
+	uid := strconv.Itoa(os.Getuid())
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		var threads, user string
+		for line := range strings.Lines(readText(dir + "/status")) {
+			if rest, ok := strings.CutPrefix(line, "Threads:"); ok {
+				threads = strings.TrimSpace(rest)
+			}
+			if rest, ok := strings.CutPrefix(line, "Uid:"); ok {
+				user = strings.Fields(rest)[0]
+			}
+		}
+		if n, err := strconv.ParseUint(threads, 10, 32); err == nil && user == uid {
+			count += n
+		}
+	}
+	return min(count, math.MaxInt32)
+}
+
+// limitGroups are the cgroups of version 1 that limit one process. They belong to it alone. nil: none.
+type limitGroups struct {
+	number int
+	paths  [groupLimits]string // "": none
+	slot   *arena.Slot         // where the number is recorded; nil: nowhere
+}
+
+// make makes the cgroups of version 1 for a process; nil: it needs none.
+func (l *limiter) make(e *Enforced) (*limitGroups, error) {
+	if !e.uses(ByCgroup1) {
+		return nil, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next++
+	g := &limitGroups{number: l.next}
+	for i := range g.paths {
+		if e.Limits[i] == 0 || e.By[i] != ByCgroup1 {
+			continue
+		}
+		parent, err := l.parentLocked(i)
+		if err == nil {
+			g.paths[i], err = parent.add(g.number)
+		}
+		if err == nil {
+			err = setLimit(g.paths[i], ByCgroup1, Limit(i), e.Limits[i])
+		}
+		if err != nil {
+			g.end()
+			return nil, fmt.Errorf("limit the %s of a command: %w", Limit(i), err)
+		}
+	}
+	return g, nil
+}
+
+// writes returns what the child writes: it joins its own cgroups, and those of all commands for the other controllers.
+func (l *limiter) writes(g *limitGroups) (list []fork.Write) {
+	for i, write := range l.joins {
+		if g != nil && g.paths[i] != "" {
+			write = join(g.paths[i], false)
+		}
+		if write.Path != "" {
+			list = append(list, write)
+		}
+	}
+	if l.score.Path != "" {
+		list = append(list, l.score)
+	}
+	return list
+}
+
+// claim records the cgroups in a slot, so that they are not removed as those of no process.
+func (g *limitGroups) claim(slot *arena.Slot) {
+	if g != nil {
+		g.slot = slot
+		slot.LimitGroup.Store(uint64(g.number), pointDetail)
+	}
+}
+
+// unclaim records that the cgroups are gone, or are not needed.
+func (g *limitGroups) unclaim() {
+	if g != nil && g.slot != nil {
+		g.slot.LimitGroup.Store(0, pointDetail)
+		g.slot = nil
+	}
+}
+
+// adopt returns the cgroups of version 1 of a slot; nil: none.
+func (l *limiter) adopt(slot *arena.Slot) *limitGroups {
+	number := int(slot.LimitGroup.Load())
+	if number == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next = max(l.next, number)
+	g := &limitGroups{number: number, slot: slot}
+	for i := range g.paths {
+		if path := l.v1[i].parent.path; path != "" {
+			g.paths[i] = l.v1[i].parent.child(number)
+		}
+	}
+	return g
+}
+
+// release removes the cgroups if no process is in them.
+func (g *limitGroups) release() bool {
+	if g == nil {
+		return true
+	}
+	for _, path := range g.paths {
+		if path == "" {
+			continue
+		}
+		if err := removeCgroup(path); err != nil && err != unix.ENOENT {
+			return false
+		}
+	}
+	g.unclaim()
+	return true
+}
+
+// end kills what is in the cgroups, and removes them.
+func (g *limitGroups) end() {
+	if g == nil {
+		return
+	}
+	for _, path := range g.paths {
+		if path != "" {
+			endGroup(path)
+		}
+	}
+}
+
+// groupMembers lists the processes in a cgroup of version 1 and in those below it.
+func groupMembers(dir string) (pids []int) {
+	pids = (&cgroup{path: dir}).list()
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		if entry.IsDir() {
+			pids = append(pids, groupMembers(filepath.Join(dir, entry.Name()))...)
+		}
+	}
+	return pids
+}
+
+// endGroup kills what is in a cgroup of version 1, and removes it.
+func endGroup(dir string) {
+	for deadline := time.Now().Add(killWait); ; time.Sleep(time.Millisecond) {
+		if err := removeCgroup(dir); err == nil || err == unix.ENOENT || time.Now().After(deadline) {
+			return
+		}
+		killGroupMembers(dir)
+	}
+}
+
+// killGroupMembers kills the processes in a cgroup of version 1. It lists them again after it has pinned them: a
+// number in both lists belongs to a member.
+func killGroupMembers(dir string) {
+	var found []pinned
+	for _, pid := range groupMembers(dir) {
+		if p, err := pin(pid); err == nil {
+			found = append(found, p)
+		}
+	}
+	still := map[int]bool{}
+	for _, pid := range groupMembers(dir) {
+		still[pid] = true
+	}
+	for _, p := range found {
+		if still[p.pid] {
+			p.signal(unix.SIGKILL)
+		}
+		p.close()
+	}
+}
+
+// sweepUnclaimed removes in the background the cgroups of version 1 that no slot claims.
+func (l *limiter) sweepUnclaimed(s *Supervisor, claimed map[int]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for number := range claimed { // their slots may outlive them
+		l.next = max(l.next, number)
+	}
+	for i := range l.v1 {
+		parent := &l.v1[i].parent
+		for _, number := range parent.numbers() {
+			if parent.path != "" && !claimed[number] {
+				s.tasks.Go(func() { endGroup(parent.child(number)) }) // ends soon
+			}
+		}
+	}
+}
+
+// close removes the parent cgroups. No process is left.
+func (l *limiter) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.v1 {
+		if parent := &l.v1[i].parent; parent.path != "" {
+			parent.close()
+		}
+	}
+}
+
+// limitSupport implements Supervisor.LimitSupport.
+func (h *host) limitSupport() (s LimitSupport) {
+	for i := range LimitCount {
+		s.By[i], s.Missing[i] = h.limiter.way(Limit(i))
+	}
+	return s
+}
+
+// checkLimits returns an error if a limit cannot be enforced.
+func (h *host) checkLimits(limits Limits) error {
+	_, err := h.limiter.decide(limits, false)
+	return err
+}
+
+// totalErr says which of Config.Total cannot be enforced.
+func (h *host) totalErr() error { return h.limiter.totalErrs }
+
+// Groups returns the control groups by which the process is limited. They exist until it has closed, and longer if it
+// has left processes.
+func (p *Process) Groups() (g Groups) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.settled {
+		return g
+	}
+	tree := p.child.tree
+	if launched, ok := tree.(launchedTree); ok {
+		tree = launched.tree
+	}
+	if group, ok := tree.(*cgroup); ok && p.child.limited.inCgroup2() {
+		g.V2 = group.path
+	}
+	if p.child.limits == nil {
+		return g
+	}
+	g.V1 = map[string]string{}
+	for i, path := range p.child.limits.paths {
+		if path != "" && p.child.limited.By[i] == ByCgroup1 {
+			g.V1[controllerNames[i]] = path
+		}
+	}
+	return g
+}

@@ -1,0 +1,340 @@
+package proc
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/outlog"
+)
+
+// limited returns a command with limits.
+func limited(script string, limits map[Limit]uint64) Spec {
+	spec := shell(script)
+	for l, value := range limits {
+		spec.Limits[l] = value
+	}
+	return spec
+}
+
+// needGroups skips a test where control groups do not enforce a limit.
+func needGroups(t *testing.T, s *Supervisor, limits ...Limit) {
+	t.Helper()
+	support, err := s.LimitSupport()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range limits {
+		if by := support.By[l]; by != ByCgroup1 && by != ByCgroup2 {
+			t.Skipf("this machine does not limit %s by control groups: %v", l, support.Missing[l])
+		}
+	}
+}
+
+// leftGroups returns the cgroups of a supervisor that exist, except for those of version 2, which are kept for reuse.
+func leftGroups(s *Supervisor) (left []string) {
+	for i := range s.host.limiter.v1 {
+		if path := s.host.limiter.v1[i].parent.path; path != "" {
+			found, _ := filepath.Glob(path + "/[0-9]*")
+			left = append(left, found...)
+		}
+	}
+	return left
+}
+
+// awaitSettled waits until nothing is left of the processes of a supervisor.
+func awaitSettled(t *testing.T, s *Supervisor, p *Process) {
+	t.Helper()
+	for deadline := time.Now().Add(testTimeout); p.Leftovers(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the process is not settled")
+		}
+	}
+	if left := leftGroups(s); len(left) > 0 {
+		t.Errorf("cgroups are left: %v", left)
+	}
+}
+
+// A command that takes more memory than its limit is killed; one that takes less is not.
+func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
+	s := newSupervisor(t, Config{})
+	needGroups(t, s, LimitMemory)
+	for script, want := range map[string]int{
+		"head -c 80M /dev/zero | tail":           137,
+		"head -c 1M /dev/zero | tail >/dev/null": 0,
+	} {
+		p, sink := start(t, s, limited("set -e; "+script+" >/dev/null; exit $?", map[Limit]uint64{LimitMemory: 40 << 20}))
+		if groups := p.Groups(); groups.V2 == "" && groups.V1["memory"] == "" {
+			t.Errorf("%s: no cgroup in %+v", script, groups)
+		}
+		awaitDone(t, p)
+		if sink.code != want {
+			t.Errorf("%s: exit code %d, want %d", script, sink.code, want)
+		}
+		awaitSettled(t, s, p)
+	}
+}
+
+// A command cannot start more processes than its limit, and other commands can.
+func TestProcessLimit(t *testing.T) {
+	t.Parallel()
+	s := newSupervisor(t, Config{})
+	needGroups(t, s, LimitProcesses)
+	bomb := "bomb() { bomb & bomb & wait; }; bomb 2>/dev/null"
+	p, _ := start(t, s, limited(bomb, map[Limit]uint64{LimitProcesses: 12}))
+	groups := p.Groups()
+	dir := groups.V2
+	if dir == "" {
+		dir = groups.V1["pids"]
+	}
+	events := dir + "/pids.events"
+	for deadline := time.Now().Add(testTimeout); !strings.HasPrefix(readText(events), "max ") || strings.HasPrefix(readText(events), "max 0"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the limit was never reached: %q", readText(events))
+		}
+	}
+	if current, err := strconv.Atoi(strings.TrimSpace(readText(dir + "/pids.current"))); err != nil || current > 12 {
+		t.Errorf("%d processes, %v", current, err)
+	}
+	if other := finish(t, s, shell("true | true | true")); other.code != 0 {
+		t.Errorf("another command ended with %d", other.code)
+	}
+	p.Kill()
+	awaitSettled(t, s, p)
+}
+
+// A command gets its part of a processor: it is held back in nearly each period.
+func TestCPULimit(t *testing.T) {
+	t.Parallel()
+	s := newSupervisor(t, Config{})
+	needGroups(t, s, LimitCPUs)
+	p, _ := start(t, s, limited("while :; do :; done", map[Limit]uint64{LimitCPUs: 100}))
+	groups := p.Groups()
+	dir := groups.V2
+	if dir == "" {
+		dir = groups.V1["cpu"]
+	}
+	stat := dir + "/cpu.stat"
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(10 * time.Millisecond) {
+		held := 0
+		for line := range strings.Lines(readText(stat)) {
+			if rest, ok := strings.CutPrefix(line, "nr_throttled "); ok {
+				held, _ = strconv.Atoi(strings.TrimSpace(rest))
+			}
+		}
+		if held >= 2 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the command was never held back: %s", readText(stat))
+		}
+	}
+	p.Kill()
+	awaitSettled(t, s, p)
+}
+
+// The limits of open files and of the size of a file hold everywhere.
+func TestRlimits(t *testing.T) {
+	t.Parallel()
+	s := newSupervisor(t, Config{})
+	spec := limited("ulimit -n; ulimit -f; cat /dev/zero >file", map[Limit]uint64{LimitFiles: 33, LimitDisk: 8 << 10})
+	spec.Dir, spec.BestEffort = t.TempDir(), true
+	p, sink := start(t, s, spec)
+	if e := p.Limits(); e.By[LimitFiles] != ByRlimit || e.By[LimitDisk] != ByRlimit {
+		t.Errorf("%+v", e)
+	}
+	awaitDone(t, p)
+	if out := sink.text(outlog.Stdout); out != "33\n16\n" || sink.code != 128+int(unix.SIGXFSZ) {
+		t.Errorf("output %q, exit code %d", out, sink.code)
+	}
+	if info, err := os.Stat(spec.Dir + "/file"); err != nil || info.Size() != 8<<10 {
+		t.Errorf("the file: %v, %v", info, err)
+	}
+}
+
+// A limit of the disk space is refused, because the kernel limits each file on its own.
+func TestUnenforceableLimit(t *testing.T) {
+	t.Parallel()
+	s := newSupervisor(t, Config{NoCgroups: true})
+	for _, l := range []Limit{LimitMemory, LimitCPUs, LimitProcesses, LimitDisk} {
+		spec := limited("exit 5", map[Limit]uint64{l: 4000})
+		_, err := s.Start(t.Context(), spec, newRecorder(t))
+		if e, ok := errors.AsType[*LimitError](err); !ok || e.Limit != l || e.Fix == "" {
+			t.Errorf("%s: %v", l, err)
+		}
+		if err := s.CheckLimits(spec.Limits); err == nil {
+			t.Errorf("%s: the check finds nothing", l)
+		}
+		spec.BestEffort = true
+		p, sink := start(t, s, spec)
+		awaitDone(t, p)
+		if by := p.Limits().By[l]; sink.code != 5 || by != ByNothing && by != ByRlimit {
+			t.Errorf("%s: by %s, exit code %d", l, by, sink.code)
+		}
+	}
+}
+
+// A command is terminated when its time is up, and so is what it has left in the background.
+func TestTimeLimit(t *testing.T) {
+	t.Parallel()
+	s := newSupervisor(t, Config{})
+	p, sink := start(t, s, limited("trap 'echo ends; exit 3' TERM; while :; do sleep 0.01; done", map[Limit]uint64{LimitTime: uint64(300 * time.Millisecond)}))
+	awaitDone(t, p)
+	if sink.code != 3 || sink.text(outlog.Stdout) != "ends\n" || !p.TimedOut() || p.Limits().By[LimitTime] != ByTimer {
+		t.Errorf("exit code %d, output %q, timed out %t", sink.code, sink.text(outlog.Stdout), p.TimedOut())
+	}
+	p, sink = start(t, s, limited("sleep 1000 >/dev/null 2>&1 & exit 4", map[Limit]uint64{LimitTime: uint64(300 * time.Millisecond)}))
+	awaitDone(t, p)
+	if sink.code != 4 || p.TimedOut() {
+		t.Errorf("exit code %d, timed out %t", sink.code, p.TimedOut())
+	}
+	awaitSettled(t, s, p)
+}
+
+// A command that ends in time is not ended by its limit, and closing does not wait for it.
+func TestTimeLimitNotReached(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	p, sink := start(t, s, limited("exit 6", map[Limit]uint64{LimitTime: uint64(time.Hour)}))
+	awaitDone(t, p)
+	if sink.code != 6 || p.TimedOut() {
+		t.Errorf("exit code %d, timed out %t", sink.code, p.TimedOut())
+	}
+	start(t, s, limited("exec sleep 1000", map[Limit]uint64{LimitTime: uint64(time.Hour)}))
+	s.Close() // would wait for the timer
+}
+
+// Commands are killed before the server when memory is short.
+func TestScoreOfCommands(t *testing.T) {
+	t.Parallel()
+	want, ok := scoreOfCommands()
+	if !ok {
+		t.Skip("the score of this program cannot be exceeded")
+	}
+	s := newSupervisor(t, Config{})
+	if got := finish(t, s, shell("cat /proc/self/oom_score_adj")).text(outlog.Stdout); strings.TrimSpace(got) != want {
+		t.Errorf("score %q, want %s", got, want)
+	}
+}
+
+// All commands together get no more than the total, and the server is not among them.
+func TestTotalLimit(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Subreaper: false}
+	cfg.Total[LimitProcesses], cfg.Total[LimitCPUs], cfg.Total[LimitMemory] = 30, 1500, 512<<20
+	s := newSupervisor(t, cfg)
+	needGroups(t, s, LimitProcesses, LimitCPUs, LimitMemory)
+	if err := s.CheckLimits(Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	sleepers := "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 1000 & done 2>/dev/null; echo done; wait"
+	first, out := start(t, s, shell(sleepers))
+	out.awaitText(outlog.Stdout, "done\n")
+	second, out := start(t, s, limited(sleepers, map[Limit]uint64{LimitProcesses: 100}))
+	count := 0
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
+		count = len(NewFinder().Members(first)) + len(NewFinder().Members(second))
+		if _, exited := second.Exited(); exited || strings.Contains(out.text(outlog.Stdout), "done") || time.Now().After(deadline) {
+			break
+		}
+	}
+	if count > 30 {
+		t.Errorf("%d processes", count)
+	}
+	first.Kill()
+	second.Kill()
+	awaitSettled(t, s, second)
+}
+
+// Without control groups a total is an error.
+func TestTotalLimitWithoutGroups(t *testing.T) {
+	t.Parallel()
+	cfg := Config{NoCgroups: true}
+	cfg.Total[LimitMemory] = 1 << 30
+	s := newSupervisor(t, cfg)
+	if e, ok := errors.AsType[*LimitError](s.CheckLimits(Limits{})); !ok || e.Limit != LimitMemory {
+		t.Errorf("%v", s.CheckLimits(Limits{}))
+	}
+}
+
+// A program that takes over a command keeps its limits in force, and ends it when its time is up. Cgroups that no slot
+// claims are removed, with what is in them.
+func TestAdoptedLimits(t *testing.T) {
+	keeper := &testKeeper{}
+	first := newSupervisor(t, Config{Keeper: keeper})
+	needGroups(t, first, LimitMemory, LimitProcesses)
+	slot := newSlot(t)
+	pool := outlog.NewPool(t.TempDir(), 1<<20)
+	log := outlog.New(pool, outlog.Config{Slot: slot})
+	spec := limited("exec sleep 1000 >/dev/null 2>&1", map[Limit]uint64{LimitMemory: 64 << 20, LimitProcesses: 20, LimitTime: uint64(time.Second)})
+	spec.Slot = slot
+	p, err := first.Start(t.Context(), spec, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := p.Groups()
+	p.stopTime()                                                                                       // the first program is dead from now on
+	unclaimed, err := first.host.limiter.make(&Enforced{Limits: p.Limits().Limits, By: p.Limits().By}) // as after a death before the slot had it
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	second := newSupervisor(t, Config{Keeper: keeper})
+	second.SweepUnclaimed(slot.Arena())
+	ended, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write.Close()
+	adopted, err := second.Adopt(t.Context(), Adoption{Spec: Spec{Slot: slot}, Sink: new(Capture), Files: map[Which]*os.File{HeldStdout: ended}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if adopted.Limits() != p.Limits() {
+		t.Errorf("limits %+v, before %+v", adopted.Limits(), p.Limits())
+	}
+	if again := adopted.Groups(); again.V2 != groups.V2 || again.V1["memory"] != groups.V1["memory"] {
+		t.Errorf("groups %+v, before %+v", again, groups)
+	}
+	awaitDone(t, adopted)
+	if !adopted.TimedOut() || slot.TimedOut.Load() == 0 {
+		t.Error("it was not ended because its time was up")
+	}
+	for deadline := time.Now().Add(testTimeout); adopted.Leftovers(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it is not settled")
+		}
+	}
+	for _, path := range groups.V1 {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", path, err)
+		}
+	}
+	if unclaimed != nil {
+		second.tasks.Wait()
+		for _, path := range unclaimed.paths {
+			if _, err := os.Stat(path); path != "" && !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s is left: %v", path, err)
+			}
+		}
+	}
+	awaitDone(t, p)
+	keeper.Free(0)
+}
+
+// What is recorded about limits is what was decided.
+func TestStoredLimits(t *testing.T) {
+	slot := newSlot(t)
+	want := Enforced{Limits: Limits{1, 1 << 62, 0, 4, 5, 6}, By: [LimitCount]By{ByCgroup2, ByCgroup1, ByNothing, ByRlimit, ByNothing, ByTimer}}
+	want.store(slot)
+	if got := storedLimits(slot); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
