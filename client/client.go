@@ -171,6 +171,7 @@ const (
 	FeatureAttributes = "fileAttributes"
 	FeatureOneStream  = "oneStream"
 	FeatureKeeper     = "keeper"
+	FeatureLimits     = "limits"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

@@ -16,7 +16,8 @@ import (
 type Process struct {
 	client      *Client
 	id          string
-	sandboxType string      // empty: not known
+	sandboxType string // empty: not known
+	limits      *wire.LimitsInForce
 	started     atomic.Bool // its start was answered
 	input       input
 	hosts       processHosts
@@ -72,6 +73,10 @@ func (p *Process) ID() string { return p.id }
 // SandboxType is the kind of sandbox that the command runs in, as the server names
 // it: "none", "linuxSeccomp", … It is empty if the server did not name one.
 func (p *Process) SandboxType() string { return p.sandboxType }
+
+// Limits are the limits of the process, and how the server enforces them; nil: there are none, or they are not known,
+// because this client has not started the process.
+func (p *Process) Limits() *wire.LimitsInForce { return p.limits }
 
 // Exited is closed when the command has exited, or when the process was lost. Output may
 // still follow.

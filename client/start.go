@@ -36,6 +36,11 @@ type Command struct {
 	// server that cannot make such a network refuses the command.
 	Network *Network
 
+	// Limits are those of the command with everything that it starts; nil: those of the server, if any. A server
+	// that cannot enforce them refuses the command, unless they say BestEffort. [Process.Limits] tells what is in
+	// force.
+	Limits *wire.Limits
+
 	// KeepNewest lets the server drop the oldest output if the command prints more than the
 	// server keeps and no client reads it, instead of blocking the command. Servers
 	// without FeatureKeepNewest ignore it.
@@ -84,6 +89,12 @@ func (c *Client) startParams(cmd Command) (*wire.StartParams, error) {
 	}
 	if cmd.OneStream && !cmd.TTY && c.Has(FeatureOneStream) {
 		p.OneStream = &cmd.OneStream
+	}
+	if cmd.Limits != nil {
+		if err := cmd.Limits.Check(); err != nil {
+			return nil, err
+		}
+		p.Limits = cmd.Limits
 	}
 	dir := cmd.Dir
 	if info := c.Info(); dir == "" && info.Cwd != nil {
@@ -189,6 +200,9 @@ func (c *Client) startOn(ctx context.Context, l *Link, u urgency, p *Process, pa
 	if err := networkFits(l, params); err != nil {
 		return err
 	}
+	if err := limitsFit(l, params); err != nil {
+		return err
+	}
 	call, err := l.begin(ctx, u, wire.MethodProcessStart, params)
 	if err != nil {
 		return err
@@ -197,8 +211,16 @@ func (c *Client) startOn(ctx context.Context, l *Link, u urgency, p *Process, pa
 	if err := call.outcome(&r); err != nil {
 		return err
 	}
-	p.sandboxType = r.SandboxType
+	p.sandboxType, p.limits = r.SandboxType, r.TetherLimits
 	return c.follow(l, p)
+}
+
+// limitsFit refuses limits that a server would ignore.
+func limitsFit(l *Link, p *wire.StartParams) error {
+	if p.Limits == nil || l.has(FeatureLimits) || p.Limits.BestEffort != nil && *p.Limits.BestEffort {
+		return nil
+	}
+	return unsupported("limits of a command")
 }
 
 // follow marks a process as started: from now on the client catches up with it after each
@@ -220,6 +242,8 @@ const commandStarted = "the command was started"
 type startResult struct {
 	ProcessID   string `json:"processId"`
 	SandboxType string `json:"sandboxType" wire:"default"`
+
+	TetherLimits *wire.LimitsInForce `json:"tetherLimits"`
 }
 
 // startAgain completes a start whose answer was lost: it asks the server for the process,

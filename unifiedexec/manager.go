@@ -37,6 +37,10 @@ type Environment struct {
 	// Sandbox's own setting of the network. Commands that are approved to have the network
 	// reach all hosts.
 	Network *client.Network
+
+	// Limits, if set, are those of each command with everything that it starts. An executor that cannot enforce them
+	// refuses commands, unless they say BestEffort.
+	Limits *wire.Limits
 }
 
 // Config is how commands are run. The zero value of each field but Environments works.

@@ -275,7 +275,7 @@ func (s *session) start(ctx context.Context, b bounds, c call) (event, error) {
 	config := &s.m.config
 	id := fmt.Sprintf("%d-%s", s.id, randomUUID())
 	p, err := r.environment.Executor.Start(ctx, client.Command{
-		ID: id, Argv: r.argv, Dir: r.cwd, TTY: r.tty, OneStream: true, Sandbox: b.sandbox, Network: b.network,
+		ID: id, Argv: r.argv, Dir: r.cwd, TTY: r.tty, OneStream: true, Sandbox: b.sandbox, Network: b.network, Limits: r.environment.Limits,
 		Env: config.overlay(b), EnvPolicy: config.environmentPolicy(), Metadata: config.metadata(r.callID),
 	})
 	if err != nil {

@@ -174,6 +174,8 @@ type StartParams struct {
 	// OneStream (tether) gives a process without terminal one pipe for standard output and
 	// standard error. All of its output is StreamStdout.
 	OneStream *bool `json:"oneStream,omitempty"`
+
+	Limits *Limits `json:"limits,omitempty"` // tether
 }
 
 // ShellSnapshotRequest lets a login shell start from the state of an earlier login shell of the
@@ -208,6 +210,8 @@ type TermSize struct {
 type StartResult struct {
 	ProcessID   string `json:"processId"`
 	SandboxType string `json:"sandboxType"`
+
+	TetherLimits *LimitsInForce `json:"tetherLimits,omitempty"` // nil: there are none
 }
 
 // ReadParams asks for output after a sequence number.

@@ -10,13 +10,14 @@ import (
 )
 
 // embeddedServer returns a function that starts a server in this process, for this process
-// alone. The stop function of the target ends the server and all that it has started.
-func embeddedServer(machine machineFlags) func(context.Context) (target, error) {
+// alone. If its commands have limits, this process may move into a control group of its own. The stop function of the
+// target ends the server and all that it has started.
+func embeddedServer(machine machineFlags, limits bool) func(context.Context) (target, error) {
 	return func(ctx context.Context) (target, error) {
 		if err := proc.ResetInherited(); err != nil {
 			return target{}, fmt.Errorf("prepare for children: %w", err)
 		}
-		cfg := server.Config{Version: versionText(), Subreaper: true}
+		cfg := server.Config{Version: versionText(), Subreaper: true, OwnGroup: limits}
 		machine.apply(&cfg)
 		s, err := embedded.Start(ctx, cfg)
 		if err != nil {

@@ -77,6 +77,7 @@ func newMCP(args []string, stdin, stdout *os.File) *cobra.Command {
 	fs.StringVar(&m.listen, "listen", listenStdio, "`URL` to serve on: stdio:// for one client on standard input and\noutput, or http://IP:PORT for many clients")
 	fs.StringVar(&m.listenToken, "listen-token-file", "", "`PATH` of a file with the bearer token that HTTP clients must send;\nneeded for addresses that other machines can reach")
 	group(fs, "Where to listen", "listen", "listen-token-file")
+	m.limits.define(fs)
 	m.define(fs, "commands run on this machine", "the commands")
 	onlyOnce(fs)
 	ownFailures(cmd)

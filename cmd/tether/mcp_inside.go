@@ -29,7 +29,7 @@ func (m *mcpServe) handle(ctx context.Context, sandbox *wire.Sandbox, network *c
 	}
 	return m.use(ctx, func(ctx context.Context) error {
 		s, err := mcpserver.New(mcpserver.Config{
-			Client: m.client, Local: !m.isRemote(), Where: m.where(), Cwd: dir, Sandbox: sandbox, Network: network, Policy: m.policy(), NoLogin: m.noLogin,
+			Client: m.client, Local: !m.isRemote(), Where: m.where(), Cwd: dir, Sandbox: sandbox, Network: network, Limits: m.limits.limits(), Policy: m.policy(), NoLogin: m.noLogin,
 			Version: versionText(),
 		})
 		if err != nil {

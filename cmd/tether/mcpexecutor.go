@@ -27,7 +27,8 @@ type mcpExecutor struct {
 	stderr io.Writer
 
 	machine machineFlags
-	reports bool // open prints why the executor cannot be reached; else the caller of client does
+	limits  limitFlags // of each command
+	reports bool       // open prints why the executor cannot be reached; else the caller of client does
 
 	sessions *client.Lazy // set by use
 	conn     *connection  // of the newest session; only open and release use it
@@ -128,7 +129,7 @@ func (e *mcpExecutor) open(ctx context.Context) (*client.Client, error) {
 		o.TTL = time.Duration(e.keep)
 	}
 	status := terminal.NewStatusLine(e.stderr, e.quiet)
-	conn, err := e.dial(ctx, status, o, embeddedServer(e.machine))
+	conn, err := e.dial(ctx, status, o, embeddedServer(e.machine, e.limits.given()))
 	if err != nil {
 		if e.reports && e.isRemote() && ctx.Err() == nil && e.told != err.Error() {
 			e.told = err.Error()

@@ -44,6 +44,7 @@ type runCommand struct {
 	noInput bool // the command gets an empty input
 	escape  string
 	explain bool // explain a denial, also if standard error is not a terminal
+	limits  limitFlags
 
 	argv          []string
 	stdin, stdout *os.File
@@ -119,6 +120,7 @@ func (r *runCommand) defineCommand(fs *pflag.FlagSet) {
 	fs.StringVar(&r.cwd, "cwd", "", "`DIR` to start in (default: here, or the server's own)")
 	fs.StringVar(&r.name, "name", "", "`NAME` of the command for 'tether ps' and others")
 	group(fs, "Command", "sandbox", "network", userSockets, "allow-host", "deny-host", sandboxBackend, "env", "cwd", "name")
+	r.limits.define(fs)
 }
 
 // defineKeeping adds the flags about lost and closed connections.
@@ -219,7 +221,7 @@ func (r *runCommand) remote() bool {
 
 // open opens the session for the command. refusals reports the hosts that are refused to the command.
 func (r *runCommand) open(ctx context.Context, status *terminal.StatusLine, refusals *sandboxhost.Refusals) (*connection, error) {
-	ensure := embeddedServer(r.sandbox.machine)
+	ensure := embeddedServer(r.sandbox.machine, r.limits.given())
 	o := client.Options{TTL: keepAttended, Label: r.name, OnNetworkDecision: refusals.Decided}
 	if r.detach {
 		ensure, o.TTL = homeServer(true), keepDetached
@@ -253,7 +255,7 @@ func (r *runCommand) start(ctx context.Context, conn *connection, s *terminal.Se
 
 // command returns the command that the server starts.
 func (r *runCommand) command(conn *connection, s *terminal.Session) (client.Command, error) {
-	cmd := client.Command{Argv: r.argv, TTY: r.tty, Stdin: !r.detach || r.openIn, KeepNewest: r.detach, ID: r.name}
+	cmd := client.Command{Argv: r.argv, TTY: r.tty, Stdin: !r.detach || r.openIn, KeepNewest: r.detach, ID: r.name, Limits: r.limits.limits()}
 	cmd.OneStream = terminal.SameFile(r.stdout, r.stderr)
 	if cmd.ID == "" {
 		cmd.ID = makeName(r.argv[0])

@@ -37,6 +37,7 @@ type serveFlags struct {
 	reference                    referenceFlags
 	keeper                       keeperFlags
 	machine                      machineFlags
+	limits                       serverLimitFlags
 }
 
 // newServe is `tether serve` under either of its names.
@@ -101,6 +102,8 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	group(fs, "Sandbox", userSockets, sandboxBackend)
 	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "keeper", "no-keeper", "replace-frozen", "concurrent-requests")
 
+	f.limits.define(fs)
+
 	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
 	f.logFormat = choice{"text", "FORMAT", []string{"text", "json"}}
 	fs.Var(&f.logLevel, "log-level", "what to log on standard error: error, warn, info or debug, and all\nthat is more severe")
@@ -135,7 +138,8 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 	cfg.Retain, cfg.SpoolLimit, cfg.SpoolTotal = int64(f.retain), int64(f.spoolLimit), int64(f.spoolAll)
 	cfg.Private = listenCfg.Private()
 	cfg.Version = versionText()
-	cfg.Subreaper = true
+	cfg.Subreaper, cfg.OwnGroup = true, true
+	cfg.Limits, cfg.TotalLimits = f.limits.limits()
 	cfg.Log = newLog(stderr, f.logLevel.value, f.logFormat.value)
 	return listenCfg, cfg, cfg.Validate()
 }

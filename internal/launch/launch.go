@@ -26,6 +26,9 @@ type Config struct {
 	Shell     string            // the user's login shell, for terminals
 	Decisions *NetworkDecisions
 
+	// Limits are those of each command that asks for none, and the most that a client may ask for.
+	Limits proc.Limits
+
 	// Own reports whether the server listens on an address; nil: it listens
 	// nowhere.
 	Own func(netip.AddrPort) bool
@@ -78,6 +81,9 @@ type Command struct {
 	rules    *netpolicy.Rules // of its network proxy; nil: no proxy requested
 	snapshot *shellsnap.Want  // nil: no snapshot requested
 
+	limits     proc.Limits // set by checkLimits
+	bestEffort bool
+
 	unconfined bool   // its sandbox has nothing to enforce; set before Start returns
 	denial     Denial // set before the exit is in the log
 }
@@ -113,6 +119,9 @@ type Record struct {
 // only the start: the command does not end with it. If record is nil, the command ends with this
 // program.
 func (l *Launcher) Start(ctx context.Context, c *Command, log *outlog.Log, record *Record) (child *proc.Process, err error) {
+	if err := l.checkLimits(c); err != nil {
+		return nil, err
+	}
 	s := &start{launcher: l, command: c, ctx: ctx, log: log, record: record, spec: l.spec(c)}
 	if s.network, err = l.openNetwork(c, s.spec.Env, netproxy.Listen); err != nil {
 		return nil, err

@@ -35,8 +35,11 @@ func nativeCwd(p *wire.StartParams) (string, error) {
 // is nil, the output goes to the log of the command.
 func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc.Process, error) {
 	p := s.command.params
-	if sink == nil && s.record != nil {
-		spec.Slot = s.record.Slot
+	if sink == nil { // the command itself
+		if s.record != nil {
+			spec.Slot = s.record.Slot
+		}
+		spec.Limits, spec.BestEffort = s.command.limits, s.command.bestEffort
 	}
 	if !confined(p) {
 		if sink == nil {

@@ -54,7 +54,7 @@ var decisiveVariables = []string{"HOME", "ZDOTDIR", "BASH_ENV", "ENV", "POSIXLY_
 func snapshotKey(c *Command, spec proc.Spec) string {
 	key := *c.params
 	key.ProcessID, key.Metadata, key.Arg0, key.Retry, key.Size = "", nil, nil, nil, nil
-	key.TTY, key.PipeStdin, key.OneStream = false, false, nil
+	key.TTY, key.PipeStdin, key.OneStream, key.Limits = false, false, nil, nil
 	if key.NetworkProxy != nil {
 		proxy := *key.NetworkProxy
 		proxy.AuditMetadata, proxy.ExecutionID = wire.AuditMetadata{}, nil // they differ from command to command

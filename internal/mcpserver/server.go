@@ -56,6 +56,7 @@ type Config struct {
 	Cwd     string          // where commands start, and the workspace, as in unifiedexec.Environment
 	Sandbox *wire.Sandbox   // for commands and files; nil: none
 	Network *client.Network // hosts that commands in the sandbox reach; nil: the sandbox alone decides
+	Limits  *wire.Limits    // of each command; nil: those of the executor, if any
 	Policy  unifiedexec.Policy
 	NoLogin bool // shells are login shells only if a call asks for one
 

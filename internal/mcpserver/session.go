@@ -69,7 +69,7 @@ func newMCPSession(c *Config, asks bool) (*mcpSession, error) {
 	var err error
 	m.manager, err = unifiedexec.New(unifiedexec.Config{
 		Environments: []unifiedexec.Environment{{
-			ID: "executor", Executor: m.executor, Local: c.Local, Cwd: c.Cwd, Sandbox: c.Sandbox, Network: c.Network,
+			ID: "executor", Executor: m.executor, Local: c.Local, Cwd: c.Cwd, Sandbox: c.Sandbox, Network: c.Network, Limits: c.Limits,
 		}},
 		Policy:                c.Policy,
 		Approver:              unifiedexec.ApproverFunc(m.approve),

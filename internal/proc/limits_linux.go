@@ -511,6 +511,26 @@ func (l *limiter) close() {
 	}
 }
 
+// MachineLimits are the largest limits that mean something on this machine; 0: unknown.
+func MachineLimits() (most Limits) {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		most[LimitMemory] = uint64(info.Totalram) * uint64(info.Unit)
+	}
+	most[LimitCPUs] = uint64(runtime.NumCPU()) * 1000
+	most[LimitProcesses], _ = strconv.ParseUint(strings.TrimSpace(readText("/proc/sys/kernel/pid_max")), 10, 64)
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
+		most[LimitFiles] = files.Max
+	}
+	if os.Geteuid() == 0 { // which may raise it
+		if open, err := strconv.ParseUint(strings.TrimSpace(readText("/proc/sys/fs/nr_open")), 10, 64); err == nil {
+			most[LimitFiles] = open
+		}
+	}
+	return most
+}
+
 // limitSupport implements Supervisor.LimitSupport.
 func (h *host) limitSupport() (s LimitSupport) {
 	for i := range LimitCount {

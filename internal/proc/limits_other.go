@@ -28,6 +28,9 @@ func unsupportedLimit(l Limit) error {
 	return &LimitError{l, "this is not implemented on " + runtime.GOOS, "Leave the limit out, or ask with `bestEffort`."}
 }
 
+// MachineLimits are the largest limits that mean something on this machine; 0: unknown.
+func MachineLimits() (most Limits) { return most }
+
 func (*host) limitSupport() (s LimitSupport) {
 	for i := range LimitCount {
 		if Limit(i) != LimitTime {

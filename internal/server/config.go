@@ -9,6 +9,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/statedir"
 )
 
@@ -45,6 +46,14 @@ type Config struct {
 	// Subreaper makes this process adopt and reap the orphans of commands. Only
 	// a program that is nothing but a server may want that.
 	Subreaper bool
+
+	// OwnGroup allows to move this process into a control group of its own, see proc.Config.
+	OwnGroup bool
+
+	// Limits are those of each command that asks for none, and the most that a client may ask for. TotalLimits are those
+	// of all commands together. If one of them cannot be enforced on this machine, New fails.
+	Limits      proc.Limits
+	TotalLimits proc.Limits
 
 	// Kept is what the keeper has for this server; nil: there is no keeper, and sessions and commands end
 	// with this process.

@@ -94,7 +94,7 @@ func wireError(err error) *wire.Error {
 	if e, ok := errors.AsType[coded](err); ok {
 		return wire.Errorf(e.Code(), "%v", e)
 	}
-	if refusedSandbox(err) {
+	if _, ok := errors.AsType[*proc.LimitError](err); ok || refusedSandbox(err) {
 		return wire.Errorf(wire.CodeInvalidParams, "%v", err)
 	}
 	for _, c := range codes {

@@ -88,7 +88,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 
 // features are the extensions that a tether client may use.
 func (c *conn) features() []string {
-	list := []string{"ack", "closeStdin", "concurrent", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "list", "observe", "once", "oneStream",
+	list := []string{"ack", "closeStdin", "concurrent", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "limits", "list", "observe", "once", "oneStream",
 		"remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}
 	if files.HasModes {
 		list = append(list, "fileAttributes")

@@ -15,7 +15,7 @@ func (r *request) startProcess(p *wire.StartParams) error {
 	if err != nil {
 		return err
 	}
-	r.Reply(wire.StartResult{ProcessID: process.ID, SandboxType: process.Command.SandboxType()})
+	r.Reply(wire.StartResult{ProcessID: process.ID, SandboxType: process.Command.SandboxType(), TetherLimits: inForce(process.Limits())})
 	if after, push := r.attachment.StartAnswered(process); push {
 		r.conn.Push(process, after, false)
 	}

@@ -72,6 +72,10 @@ func New(cfg Config) (*Server, error) {
 	host := environ.ThisHost(env)
 	s.info = host.Info(executorVersion(cfg.Version), capabilities())
 	s.procs = proc.New(procs)
+	if err := s.checkLimits(); err != nil {
+		s.procs.Close()
+		return nil, errors.Join(err, state.Close())
+	}
 	s.usage = observe.NewMeter(s.procs)
 	uploads, err := upload.OpenJournal(state.Uploads())
 	if err != nil {
@@ -88,7 +92,7 @@ func New(cfg Config) (*Server, error) {
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
 		Pool:   outlog.NewPool(state.Own, cfg.SpoolTotal),
 		Launch: launch.Config{
-			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.acceptsAt, Decisions: &s.decisions,
+			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.acceptsAt, Decisions: &s.decisions, Limits: cfg.Limits,
 		},
 		Uploads: uploads, Log: cfg.Log, Removed: s.idle.Released,
 	}

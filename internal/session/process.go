@@ -196,6 +196,9 @@ func (o *Observation) End() {
 	})
 }
 
+// Limits are the limits of a process that has started, and how they are enforced.
+func (p *Process) Limits() proc.Enforced { return p.child.Limits() }
+
 // A Listed is a process in a list: its description, its child and its log.
 type Listed struct {
 	Info  wire.ProcessInfo

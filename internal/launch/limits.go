@@ -1,0 +1,149 @@
+package launch
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/wire"
+)
+
+// Least values of limits: with less, no program can be executed, or the kernel refuses the limit.
+const (
+	leastMemory    = 1 << 20
+	leastCPUs      = 10 // thousandths
+	leastFiles     = 16
+	leastProcesses = 1
+
+	// A sandbox has processes of its own, which count.
+	leastInSandbox       = 24
+	leastFilesInSandbox  = 64
+	leastMemoryInSandbox = 32 << 20
+
+	// mostTime is the longest time that can be asked for.
+	mostTime = 366 * 24 * time.Hour
+)
+
+// A LimitError says that a limit has an invalid value.
+type LimitError struct{ text string }
+
+func (e *LimitError) Error() string { return e.text }
+
+// Code is the code of the error in the protocol.
+func (*LimitError) Code() int { return wire.CodeInvalidParams }
+
+// limitNames are the names of limits in the protocol.
+var limitNames = [proc.LimitCount]string{
+	proc.LimitMemory: wire.LimitMemoryBytes, proc.LimitCPUs: wire.LimitCPUs, proc.LimitProcesses: wire.LimitProcesses,
+	proc.LimitFiles: wire.LimitOpenFiles, proc.LimitDisk: wire.LimitDiskBytes, proc.LimitTime: wire.LimitTimeMs,
+}
+
+// unitOf is the unit of a limit in the protocol, in the unit of package proc.
+func unitOf(l proc.Limit) uint64 {
+	if l == proc.LimitTime {
+		return uint64(time.Millisecond)
+	}
+	return 1
+}
+
+// InWire converts a limit to the unit of the protocol.
+func InWire(l proc.Limit, value uint64) wire.Amount {
+	if l == proc.LimitCPUs {
+		return wire.Amount(value) / 1000
+	}
+	return wire.Amount(value / unitOf(l))
+}
+
+// asked returns the limits that a client asks for, in the units of package proc.
+func asked(w *wire.Limits) (limits proc.Limits) {
+	for i, value := range [proc.LimitCount]*uint64{
+		proc.LimitMemory: w.MemoryBytes, proc.LimitProcesses: w.Processes, proc.LimitFiles: w.OpenFiles, proc.LimitDisk: w.DiskBytes, proc.LimitTime: w.TimeMs,
+	} {
+		if value != nil {
+			unit := unitOf(proc.Limit(i))
+			limits[i] = min(*value, math.MaxInt64/unit) * unit
+		}
+	}
+	if w.CPUs != nil {
+		limits[proc.LimitCPUs] = max(1, uint64(min(float64(*w.CPUs)*1000+0.5, math.MaxInt32)))
+	}
+	return limits
+}
+
+// least returns the least values of the limits of a command.
+func least(inSandbox bool) proc.Limits {
+	limits := proc.Limits{proc.LimitMemory: leastMemory, proc.LimitCPUs: leastCPUs, proc.LimitProcesses: leastProcesses, proc.LimitFiles: leastFiles}
+	if inSandbox {
+		limits[proc.LimitMemory], limits[proc.LimitProcesses], limits[proc.LimitFiles] = leastMemoryInSandbox, leastInSandbox, leastFilesInSandbox
+	}
+	return limits
+}
+
+// checkLimits decides which limits a command has. A client that asks for more than the server grants or the machine has
+// is refused, or gets less if it says bestEffort.
+func (l *Launcher) checkLimits(c *Command) error {
+	if c.params.Limits == nil {
+		c.limits = l.config.Limits
+		return nil
+	}
+	limits := asked(c.params.Limits)
+	c.bestEffort = c.params.Limits.BestEffort != nil && *c.params.Limits.BestEffort
+	machine := proc.MachineLimits()
+	machine[proc.LimitTime] = uint64(mostTime)
+	lowest := least(confined(c.params))
+	for i, value := range limits {
+		limit, granted := proc.Limit(i), l.config.Limits[i]
+		if value == 0 {
+			limits[i] = granted
+			continue
+		}
+		if value < lowest[i] {
+			where := "a command"
+			if confined(c.params) {
+				where = "a command in a sandbox"
+			}
+			return limitError(limit, "%s is less than %s needs: at least %s", value, where, InWire(limit, lowest[i]).AppendJSON(nil))
+		}
+		for _, most := range []struct {
+			value uint64
+			of    string
+		}{{granted, "this server grants to a command"}, {machine[i], "this machine has"}} {
+			if most.value == 0 || limits[i] <= most.value {
+				continue
+			}
+			if !c.bestEffort {
+				return limitError(limit, "%s is more than %s, which is %s; with `bestEffort` the command gets that", value, most.of, InWire(limit, most.value).AppendJSON(nil))
+			}
+			limits[i] = most.value
+		}
+	}
+	c.limits = limits
+	return nil
+}
+
+// limitError describes an invalid value of a limit.
+func limitError(l proc.Limit, format string, value uint64, what string, bound []byte) error {
+	return &LimitError{fmt.Sprintf("limits: `%s` "+format, limitNames[l], InWire(l, value).AppendJSON(nil), what, bound)}
+}
+
+// CheckServerLimits refuses limits of a server that no command could have.
+func CheckServerLimits(each, total proc.Limits) error {
+	machine, lowest := proc.MachineLimits(), least(true)
+	machine[proc.LimitTime] = uint64(mostTime)
+	for _, limits := range []struct {
+		of     string
+		values proc.Limits
+	}{{"a command", each}, {"all commands", total}} {
+		for i, value := range limits.values {
+			switch l := proc.Limit(i); {
+			case value == 0:
+			case value < lowest[i]:
+				return fmt.Errorf("the limit of %s for %s, %s, is less than a command in a sandbox needs: at least %s", l, limits.of, InWire(l, value).AppendJSON(nil), InWire(l, lowest[i]).AppendJSON(nil))
+			case machine[i] != 0 && value > machine[i]:
+				return fmt.Errorf("the limit of %s for %s, %s, is more than this machine has: %s", l, limits.of, InWire(l, value).AppendJSON(nil), InWire(l, machine[i]).AppendJSON(nil))
+			}
+		}
+	}
+	return nil
+}
