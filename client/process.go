@@ -92,6 +92,7 @@ type Exit struct {
 	Code          int              // 128+n if a signal n ended it
 	SandboxDenied bool             // the sandbox probably caused the failure
 	Denial        *wire.DenialFact // the details of that, as far as they are known; may be nil
+	Limit         string           // the limit because of which the server has ended the command, such as wire.LimitTimeMs; "": none
 }
 
 // await waits for an event. If the event has happened, the end of the context does not
@@ -141,7 +142,11 @@ func (p *Process) Result(ctx context.Context) (Exit, error) {
 			exit.SandboxDenied = r.SandboxDenied
 		}
 	}
-	return Exit{exit.ExitCode, exit.SandboxDenied, exit.Denial}, nil
+	result := Exit{Code: exit.ExitCode, SandboxDenied: exit.SandboxDenied, Denial: exit.Denial}
+	if exit.Limit != nil {
+		result.Limit = *exit.Limit
+	}
+	return result, nil
 }
 
 // Err is why the process was lost; nil if it was not.

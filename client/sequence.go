@@ -39,6 +39,7 @@ type Event struct {
 	ExitCode      int
 	SandboxDenied bool             // the sandbox probably caused the failure
 	Denial        *wire.DenialFact // the details of that, as far as they are known; may be nil
+	Limit         *string          // the limit because of which the server has ended the command, such as wire.LimitTimeMs; nil: none
 	verdictKnown  bool             // the server has set SandboxDenied
 
 	First uint64 // of a Gap
@@ -172,7 +173,7 @@ func (s *sequence) collect(r *wire.ReadResult, target uint64) (map[uint64]Event,
 	for seq := target; seq > s.last; seq-- {
 		_, isFound := found[seq]
 		if _, isEarly := s.early[seq]; !isFound && !isEarly {
-			found[seq] = Event{Kind: Exited, Seq: seq, ExitCode: *r.ExitCode, SandboxDenied: r.SandboxDenied, Denial: r.TetherDenial, verdictKnown: true}
+			found[seq] = Event{Kind: Exited, Seq: seq, ExitCode: *r.ExitCode, SandboxDenied: r.SandboxDenied, Denial: r.TetherDenial, Limit: r.TetherLimit, verdictKnown: true}
 			return found, nil
 		}
 	}

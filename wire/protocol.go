@@ -268,6 +268,7 @@ type ReadResult struct {
 	Failure       *string       `json:"failure"`
 	SandboxDenied bool          `json:"sandboxDenied" wire:"default"`
 	TetherDenial  *DenialFact   `json:"tetherDenial,omitempty"`
+	TetherLimit   *string       `json:"tetherLimit,omitempty"` // as in ProcessExited
 }
 
 // OutputChunk is one piece of output.
@@ -293,6 +294,7 @@ type ProcessExited struct {
 	SandboxDenied *bool  `json:"sandboxDenied"` // nil: not known
 
 	TetherDenial *DenialFact `json:"tetherDenial,omitempty"`
+	TetherLimit  *string     `json:"tetherLimit,omitempty"` // the limit because of which the server has ended the process, such as LimitTimeMs
 }
 
 // ProcessClosed is the notification process/closed.

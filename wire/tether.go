@@ -181,6 +181,7 @@ type ObservedExited struct {
 	SandboxDenied bool   `json:"sandboxDenied"`
 
 	TetherDenial *DenialFact `json:"tetherDenial,omitempty"`
+	TetherLimit  *string     `json:"tetherLimit,omitempty"` // as in ProcessExited
 }
 
 // ObservedClosed is the notification tether/process/closed, the last one of an

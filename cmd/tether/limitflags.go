@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -52,6 +55,26 @@ func (l *limitFlags) limits() *wire.Limits {
 		limits.BestEffort = &l.bestEffort
 	}
 	return limits
+}
+
+// endedByTime reports whether the server has ended a command because its time was up.
+func endedByTime(p *client.Process, end terminal.Ending) bool {
+	if !end.Exited {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), verdictPatience)
+	defer cancel()
+	exit, err := p.Result(ctx)
+	return err == nil && exit.Limit == wire.LimitTimeMs
+}
+
+// timeLimitText names the limit of the time that was reached.
+func timeLimitText(l *wire.LimitsInForce) string {
+	if l == nil || l.TimeMs == nil {
+		return "its time was up"
+	}
+	limit := lifetime(time.Duration(l.TimeMs.Limit) * time.Millisecond)
+	return "its time limit of " + limit.String() + " was reached"
 }
 
 // above returns a number; nil if it is 0.

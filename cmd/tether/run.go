@@ -60,8 +60,8 @@ func newRun(stdin, stdout *os.File) *cobra.Command {
 			"pass through, also when the connection is lost for a while. Without a server the command runs on\n" +
 			"this machine. Processes that it leaves in the background end with it. With --detach the command\n" +
 			"runs on after tether has ended.\n\n" +
-			"The exit code is that of the command, 128+N if signal N ended it. Else it is 124 after --timeout,\n" +
-			"125 if tether failed, 126 if the command cannot be executed, 127 if it is not found, and 255 if\n" +
+			"The exit code is that of the command, 128+N if signal N ended it. Else it is 124 after --timeout\n" +
+			"and --time, 125 if tether failed, 126 if the command cannot be executed, 127 if it is not found, and 255 if\n" +
 			"the session with the server was lost.",
 		Example: "  tether run -- uname -a\n" +
 			"  tar c . | tether run --url ssh://build -- tar x -C /srv/project\n" +
@@ -398,11 +398,11 @@ func (r *runCommand) stream(conn *connection, p *client.Process, s *terminal.Ses
 		sources = append(sources, p.Subscribe())
 	}
 	reachable := false // when the user left
-	denial := ""
+	denial, timeUp := "", false
 	stdin := p.Stdin()
 	end := s.Stream(p, sources, &terminal.Input{To: stdin, Close: stdin.Close, Escape: keys, Ended: func(end terminal.Ending) {
 		reachable = s.Connected()
-		denial = r.denial(p, end)
+		denial, timeUp = r.denial(p, end), endedByTime(p, end)
 		conn.end()
 	}}, signals)
 	if errors.Is(end.Left, terminal.ErrEscape) {
@@ -414,6 +414,9 @@ func (r *runCommand) stream(conn *connection, p *client.Process, s *terminal.Ses
 	}
 	if denial != "" {
 		fmt.Fprintln(r.stderr, denial)
+	}
+	if timeUp && end.Left == nil && end.Output == nil {
+		return codedError{exitTimeout, fmt.Errorf("the server ended the command: %s", timeLimitText(p.Limits()))}
 	}
 	return endingError(end)
 }

@@ -107,7 +107,7 @@ type SlotWords struct {
 	Failure   Word // written by a child that could not execute its program
 	Exited    Word // 1: ExitCode is valid
 	ExitCode  Word
-	Ending    Word // 1: the process is being terminated
+	Ending    Word // 1: the process is being terminated; 2: because its time was up
 	StartedAt Word // unix nanoseconds
 
 	// The log (package outlog). The first eight are one cache line.
@@ -143,9 +143,8 @@ type SlotWords struct {
 
 	// Limits of the process (package proc).
 	Limits     [SlotLimits]Word // their values; 0: none
-	LimitsBy   Word             // how each is enforced: four bits each
+	LimitsBy   Word             // how each is enforced, and which use of the slot these words belong to: other programs leave them as they are
 	LimitGroup Word             // number of the control groups that enforce them; 0: none
-	TimedOut   Word             // 1: the process is being terminated because its time was up
 
 	_ [slotSpare]byte
 }
@@ -154,10 +153,10 @@ type SlotWords struct {
 const smallRecords = 2
 
 // SlotLimits is how many limits a slot has room for.
-const SlotLimits = 8
+const SlotLimits = 6
 
 // slotSpare fills a slot up.
-const slotSpare = SlotSize - 8*8 - 11*8 - 8 - smallRecords*int(unsafe.Sizeof(Record{})) - 7*8 - 5*8 - (SlotLimits+3)*8
+const slotSpare = SlotSize - 8*8 - 11*8 - 8 - smallRecords*int(unsafe.Sizeof(Record{})) - 7*8 - 5*8 - (SlotLimits+2)*8
 
 var _ [SlotSize]byte = [unsafe.Sizeof(SlotWords{})]byte{}
 

@@ -109,6 +109,14 @@ type Denial struct {
 // Denial returns the denial of a command that has exited.
 func (c *Command) Denial() Denial { return c.denial }
 
+// ReachedLimit returns the name of the limit because of which the server has ended a command; "": it has not.
+func (c *Command) ReachedLimit() string {
+	if c.child != nil && c.child.TimedOut() {
+		return wire.LimitTimeMs
+	}
+	return ""
+}
+
 // A judgedLog is the log of a confined command. It decides about a denial before the
 // exit is in the log.
 type judgedLog struct {

@@ -70,6 +70,12 @@ const (
 	slotReleased = 4 // the process has exited, and its pid may belong to another
 )
 
+// Values of the word Ending of a slot.
+const (
+	endingAsked = 1
+	endingTime  = 2 // its time was up
+)
+
 // Values of the word Launcher of a slot.
 const (
 	launcherEnds  = 1
@@ -133,7 +139,7 @@ func Claimed(a *arena.Arena) map[int]bool {
 func Starting(slot *arena.Slot) bool { return slot.State.Load() == slotStarting }
 
 // Cancel records that the process of a slot, which may still be starting, is being terminated.
-func Cancel(slot *arena.Slot) { slot.Ending.Store(1, pointEnding) }
+func Cancel(slot *arena.Slot) { slot.Ending.Store(endingAsked, pointEnding) }
 
 // Discard frees a slot that has no process, or none any more, as soon as no start can write to it.
 func (s *Supervisor) Discard(slot *arena.Slot) {
@@ -261,9 +267,13 @@ func (k *kept) exitCode() (code int, ok bool) {
 func (k *kept) inputClosed() bool { return k != nil && k.slot.InputClose.Load() != 0 }
 
 // ending records that the process is being terminated.
-func (k *kept) ending() {
-	if k != nil {
-		k.slot.Ending.Store(1, pointEnding)
+func (k *kept) ending(timedOut bool) {
+	switch {
+	case k == nil:
+	case timedOut:
+		k.slot.Ending.Store(endingTime, pointEnding)
+	case k.slot.Ending.Load() == 0:
+		k.slot.Ending.Store(endingAsked, pointEnding)
 	}
 }
 

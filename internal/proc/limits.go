@@ -77,24 +77,33 @@ func (e *LimitError) Error() string {
 
 // store records the limits in a slot.
 func (e *Enforced) store(slot *arena.Slot) {
-	by := uint64(0)
+	if !e.Limits.Any() {
+		return
+	}
+	by := slot.Serial.Load() << serialBits
 	for i, value := range e.Limits {
-		if value == 0 {
-			continue
-		}
 		slot.Limits[i].Store(value, pointDetail)
 		by |= uint64(e.By[i]) << (bitsPerBy * i)
 	}
-	if by != 0 {
-		slot.LimitsBy.Store(by, pointDetail)
-	}
+	slot.LimitsBy.Store(by, pointDetail) // last: now they count
 }
 
-// bitsPerBy is the room of a By in a slot.
-const bitsPerBy = 4
+const (
+	bitsPerBy  = 4  // the room of a By in a slot
+	serialBits = 32 // the bits before the serial number, whose lower part is enough
+)
+
+// hasLimits reports whether the words about limits belong to the process of the slot. A program that does not know
+// them leaves those of an earlier process.
+func hasLimits(slot *arena.Slot) bool {
+	return slot.LimitsBy.Load() != 0 && slot.LimitsBy.Load()>>serialBits == slot.Serial.Load()&(1<<serialBits-1)
+}
 
 // storedLimits returns what store has recorded.
 func storedLimits(slot *arena.Slot) (e Enforced) {
+	if !hasLimits(slot) {
+		return e
+	}
 	by := slot.LimitsBy.Load()
 	for i := range e.Limits {
 		e.Limits[i] = slot.Limits[i].Load()
@@ -175,7 +184,6 @@ func (p *Process) timeUp() {
 	state, settled := p.state, p.settled
 	if state == running && p.ending == nil {
 		p.timedOut = true
-		p.child.kept.timedOut()
 	}
 	p.mu.Unlock()
 	switch {
@@ -186,13 +194,6 @@ func (p *Process) timeUp() {
 	default:
 		p.sup.log.Info("the time of a command is up", "pid", p.Pid())
 		p.terminate(false)
-	}
-}
-
-// timedOut records that the time of the process is up.
-func (k *kept) timedOut() {
-	if k != nil {
-		k.slot.TimedOut.Store(1, pointDetail)
 	}
 }
 

@@ -396,7 +396,7 @@ func (g *limitGroups) unclaim() {
 // adopt returns the cgroups of version 1 of a slot; nil: none.
 func (l *limiter) adopt(slot *arena.Slot) *limitGroups {
 	number := int(slot.LimitGroup.Load())
-	if number == 0 {
+	if number == 0 || !hasLimits(slot) {
 		return nil
 	}
 	l.mu.Lock()

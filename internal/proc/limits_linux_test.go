@@ -304,7 +304,7 @@ func TestAdoptedLimits(t *testing.T) {
 		t.Errorf("groups %+v, before %+v", again, groups)
 	}
 	awaitDone(t, adopted)
-	if !adopted.TimedOut() || slot.TimedOut.Load() == 0 {
+	if !adopted.TimedOut() || slot.Ending.Load() != endingTime {
 		t.Error("it was not ended because its time was up")
 	}
 	for deadline := time.Now().Add(testTimeout); adopted.Leftovers(); time.Sleep(time.Millisecond) {

@@ -354,7 +354,7 @@ func (p *Process) terminate(now bool) bool {
 		p.mu.Unlock()
 		return false
 	}
-	e, first := p.ending, p.ending == nil
+	e, first, timedOut := p.ending, p.ending == nil, p.timedOut
 	if first {
 		e = &termination{
 			killNow:  make(chan struct{}),
@@ -370,7 +370,7 @@ func (p *Process) terminate(now bool) bool {
 	p.mu.Unlock()
 
 	if first {
-		p.child.kept.ending()
+		p.child.kept.ending(timedOut)
 		if p.stdin != nil {
 			p.stdin.end(ErrTerminated)
 		}

@@ -288,7 +288,7 @@ func (s *Supervisor) Adopt(ctx context.Context, a Adoption) (*Process, error) {
 		return nil, err
 	}
 	p := newProcess(s, c, a.Spec, a.Sink)
-	p.startedAt, p.timedOut = time.Unix(0, int64(a.Spec.Slot.StartedAt.Load())), a.Spec.Slot.TimedOut.Load() != 0
+	p.startedAt, p.timedOut = time.Unix(0, int64(a.Spec.Slot.StartedAt.Load())), a.Spec.Slot.Ending.Load() == endingTime
 	s.add(p)
 	p.limitTime()
 	if a.Closed {

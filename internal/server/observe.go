@@ -172,6 +172,7 @@ func (o *observation) encode(e outlog.Entry) {
 		b = append(b, `,"exitCode":`...)
 		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
 		b = appendDenial(b, o.seen.Process.Command.Denial())
+		b = appendLimit(b, o.seen.Process.Command)
 	}
 	o.batch.Seal(append(b, "}}"...))
 }

@@ -221,6 +221,7 @@ func (p *outputPush) encodeEnd(e outlog.Entry) {
 		b = append(b, `,"exitCode":`...)
 		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
 		b = appendDenial(b, p.process.Command.Denial())
+		b = appendLimit(b, p.process.Command)
 	}
 	p.batch.Seal(append(b, "}}"...))
 }

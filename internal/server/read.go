@@ -140,7 +140,11 @@ func (r *request) answerRead(read *session.Read) {
 	if page.Exited {
 		denial = read.Process.Command.Denial()
 	}
-	msg = append(appendDenial(msg, denial), `}}`...)
+	msg = appendDenial(msg, denial)
+	if page.Exited {
+		msg = appendLimit(msg, read.Process.Command)
+	}
+	msg = append(msg, `}}`...)
 	push, paced := read.BeginPush()
 	if !push {
 		r.ReplyEncoded(msg)
@@ -159,6 +163,14 @@ func appendChunk(b []byte, e outlog.Entry) []byte {
 	b = slices.Grow(b, n+len(`"}}`))
 	base64.StdEncoding.Encode(b[len(b):len(b)+n], e.Data)
 	return append(b[:len(b)+n], '"')
+}
+
+// appendLimit appends the member "tetherLimit" if the server has ended the command because of a limit.
+func appendLimit(b []byte, c *launch.Command) []byte {
+	if name := c.ReachedLimit(); name != "" {
+		b = wire.AppendString(append(b, `,"tetherLimit":`...), name)
+	}
+	return b
 }
 
 // appendDenial appends the members "sandboxDenied" and, if there are details,
