@@ -113,7 +113,7 @@ func (l *Launcher) checkLimits(c *Command) error {
 				continue
 			}
 			if !c.bestEffort {
-				return limitError(limit, "%s is more than %s, which is %s; with `bestEffort` the command gets that", value, most.of, InWire(limit, most.value).AppendJSON(nil))
+				return limitError(limit, "%s is more than %s, which is %s; with `bestEffort` (`--best-effort`) the command gets that", value, most.of, InWire(limit, most.value).AppendJSON(nil))
 			}
 			limits[i] = most.value
 		}

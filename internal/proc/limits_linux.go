@@ -217,7 +217,7 @@ func (l *limiter) way(limit Limit) (By, error) {
 	case LimitTime:
 		return ByTimer, nil
 	case LimitDisk:
-		return ByRlimit, &LimitError{limit, "the kernel limits only the size of each file", "With `bestEffort`, that size is limited."}
+		return ByRlimit, &LimitError{limit, "the kernel limits only the size of each file", "With `bestEffort` (`--best-effort`), that size is limited."}
 	}
 	if l.v2 != nil && !l.v2.broken.Load() && l.v2.delegated.enabled[limit] {
 		return ByCgroup2, nil
@@ -242,7 +242,7 @@ func (l *limiter) unenforceable(limit Limit, err error) error {
 	}
 	return &LimitError{
 		limit, fmt.Sprintf("the controller %q of control groups cannot be used (version 2: %v; version 1: %v)", controllerNames[limit], why, err),
-		"Run the server in a cgroup that is delegated to it, such as by `systemd-run --user --scope -p Delegate=yes tether serve`, or ask with `bestEffort`.",
+		"Run the server in a cgroup that is delegated to it, such as by `systemd-run --user --scope -p Delegate=yes tether serve`, or ask with `bestEffort` (`--best-effort`).",
 	}
 }
 

@@ -290,7 +290,6 @@ func (s *Supervisor) Adopt(ctx context.Context, a Adoption) (*Process, error) {
 	p := newProcess(s, c, a.Spec, a.Sink)
 	p.startedAt, p.timedOut = time.Unix(0, int64(a.Spec.Slot.StartedAt.Load())), a.Spec.Slot.Ending.Load() == endingTime
 	s.add(p)
-	p.limitTime()
 	if a.Closed {
 		p.state, p.released = closed, true
 		p.code, _ = c.kept.exitCode()
@@ -298,9 +297,11 @@ func (s *Supervisor) Adopt(ctx context.Context, a Adoption) (*Process, error) {
 		if len(a.Files) > 0 {
 			c.kept.free() // as close of an earlier program would have done
 		}
+		p.limitTime()
 		s.settleWithin(settleSoon)
 		return p, nil
 	}
+	p.limitTime()
 	s.tasks.Go(p.run) // as after Start
 	if a.Spec.Slot.Ending.Load() != 0 {
 		p.terminate(true)
