@@ -105,10 +105,14 @@ func (l *Launcher) checkLimits(c *Command) error {
 			}
 			return limitError(limit, "%s is less than %s needs: at least %s", value, where, InWire(limit, lowest[i]).AppendJSON(nil))
 		}
+		has := "this machine has"
+		if limit == proc.LimitTime {
+			has = "can be asked for"
+		}
 		for _, most := range []struct {
 			value uint64
 			of    string
-		}{{granted, "this server grants to a command"}, {machine[i], "this machine has"}} {
+		}{{granted, "this server grants to a command"}, {machine[i], has}} {
 			if most.value == 0 || limits[i] <= most.value {
 				continue
 			}

@@ -107,7 +107,7 @@ func (d *delegated) enable(own string, keeper Keeper, alone bool) {
 	if strings.HasPrefix(filepath.Base(own), leafPrefix) { // an earlier program of the keeper has moved
 		d.own, d.leaf = filepath.Dir(own), own
 	}
-	d.sweepLeaves()
+	sweepLeaves(d.own)
 	has := strings.Fields(readText(d.own + "/cgroup.controllers"))
 	wanted := slices.DeleteFunc([]string{"memory", "cpu", "pids", "io"}, func(c string) bool { return !slices.Contains(has, c) })
 	if !slices.ContainsFunc(controllerNames[:], func(c string) bool { return slices.Contains(wanted, c) }) {
@@ -203,8 +203,8 @@ func (d *delegated) leave() {
 }
 
 // sweepLeaves removes the leaves of programs that have died.
-func (d *delegated) sweepLeaves() {
-	leaves, _ := filepath.Glob(filepath.Join(d.own, leafPrefix+"*"))
+func sweepLeaves(own string) {
+	leaves, _ := filepath.Glob(filepath.Join(own, leafPrefix+"*"))
 	for _, leaf := range leaves {
 		unix.Rmdir(leaf) // not possible if a process is in it
 	}

@@ -103,6 +103,7 @@ func (r *forkRequest) giveUp() {
 		r.limits.end()
 		r.limits.unclaim()
 	}
+	r.limits.keep()
 }
 
 func startForker(h *host) *forker {

@@ -77,12 +77,11 @@ func (e *LimitError) Error() string {
 
 // store records the limits in a slot.
 func (e *Enforced) store(slot *arena.Slot) {
-	if !e.Limits.Any() {
-		return
-	}
 	by := slot.Serial.Load() << serialBits
 	for i, value := range e.Limits {
-		slot.Limits[i].Store(value, pointDetail)
+		if value != 0 {
+			slot.Limits[i].Store(value, pointDetail)
+		}
 		by |= uint64(e.By[i]) << (bitsPerBy * i)
 	}
 	slot.LimitsBy.Store(by, pointDetail) // last: now they count

@@ -20,14 +20,17 @@ import (
 )
 
 const (
-	// cpuPeriod is the time, in microseconds, in which a command gets its part of the processors.
+	// cpuPeriod is the time, in microseconds, in which a command gets its part of the processors. It is the default of the
+	// kernel.
 	cpuPeriod = 100_000
 
-	// commandWeight is the weight of all commands together, in thousandths of that of the server, when both want the
-	// processors.
-	commandWeight = 500
+	// commandWeight and serverWeight are the weights of all commands together, and of the server, when they want the
+	// processors: in busy threads for each processor. With less, a command would wait for other programs of the machine
+	// whenever another command is busy.
+	commandWeight = 8
+	serverWeight  = 2 * commandWeight
 
-	// defaultWeight and defaultShares are the weights of a cgroup that has none of its own, in versions 2 and 1.
+	// defaultWeight and defaultShares are the weights of one busy thread, in versions 2 and 1.
 	defaultWeight = 100
 	defaultShares = 1024
 
@@ -49,8 +52,12 @@ type limiter struct {
 	score fork.Write              // what each command writes; without a path: nothing
 	joins [groupLimits]fork.Write // the cgroups of version 1 that each command joins, unless it has its own
 
+	weighs bool   // each command has a cgroup of version 1 of its own, so that all commands have the same weight
+	leaf   string // the cgroup of version 1 of this program, with more weight; "": none
+
 	mu   sync.Mutex
-	next int // number of the last cgroups of version 1
+	next int   // number of the last cgroups of version 1
+	free []int // numbers of cgroups of version 1 without limits, for reuse
 }
 
 // A hierarchy is that of one controller of version 1.
@@ -72,7 +79,7 @@ func newLimiter(m *memberships, name string, cfg Config, groups *cgroups) *limit
 	if cfg.Keeper != nil {
 		l.openEarlier()
 	}
-	l.limitAll(cfg.Subreaper)
+	l.limitAll(cfg.OwnGroup)
 	if text, ok := scoreOfCommands(); ok {
 		l.score = fork.Write{Path: "/proc/self/oom_score_adj", Text: text, Step: fork.StepScore, Optional: true}
 	}
@@ -92,6 +99,7 @@ func (h *hierarchy) find(m *memberships, controller string, off bool) {
 		h.missing = fmt.Errorf("%s cannot be written: %w", h.own, h.missing)
 		return
 	}
+	sweepLeaves(h.own)
 	stale, _ := filepath.Glob(filepath.Join(h.own, cgroupPrefix+"*"))
 	for _, dir := range stale {
 		if fd, err := lockCgroup(dir, filelock.Exclusive); err == nil {
@@ -150,8 +158,9 @@ func (l *limiter) limitAll(server bool) {
 func (l *limiter) limitParent(controller int, value uint64, weighs bool) error {
 	if l.v2 != nil && l.v2.delegated.enabled[controller] {
 		path := l.v2.parent.path
-		if weighs {
-			_ = writeText(path+"/cpu.weight", strconv.Itoa(defaultWeight*commandWeight/1000))
+		if weighs && l.v2.delegated.leaf != "" { // the two share the weight of the service
+			_ = writeText(path+"/cpu.weight", strconv.Itoa(defaultWeight*commandWeight))
+			_ = writeText(l.v2.delegated.leaf+"/cpu.weight", strconv.Itoa(defaultWeight*serverWeight))
 		}
 		return setLimit(path, ByCgroup2, Limit(controller), value)
 	}
@@ -161,8 +170,8 @@ func (l *limiter) limitParent(controller int, value uint64, weighs bool) error {
 	if err != nil {
 		return err
 	}
-	if weighs { // the kernel divides the shares of a group between the processors
-		_ = writeText(parent.path+"/cpu.shares", strconv.Itoa(defaultShares*runtime.NumCPU()*commandWeight/1000))
+	if weighs {
+		l.weighs = writeText(parent.path+"/cpu.shares", sharesOf(commandWeight)) == nil
 	}
 	if err := setLimit(parent.path, ByCgroup1, Limit(controller), value); err != nil {
 		return err
@@ -174,6 +183,27 @@ func (l *limiter) limitParent(controller int, value uint64, weighs bool) error {
 // join lets a child move itself into a cgroup of version 1. That takes no global lock, unlike moving another process.
 func join(path string, optional bool) fork.Write {
 	return fork.Write{Path: path + "/tasks", Text: "0", Step: fork.StepGroup, Optional: optional}
+}
+
+// sharesOf is a weight for version 1. The kernel divides the shares of a group between the processors.
+func sharesOf(weight int) string { return strconv.Itoa(defaultShares * runtime.NumCPU() * weight) }
+
+// moveServer moves this program to where it has more weight than commands. The kernel takes milliseconds for that.
+func (l *limiter) moveServer() {
+	l.mu.Lock()
+	own := l.v1[LimitCPUs].own
+	leaf := filepath.Join(own, leafPrefix+l.name)
+	l.mu.Unlock()
+	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return
+	}
+	if writeText(leaf+"/cpu.shares", sharesOf(serverWeight)) != nil || writeText(leaf+"/cgroup.procs", strconv.Itoa(os.Getpid())) != nil {
+		unix.Rmdir(leaf)
+		return
+	}
+	l.mu.Lock()
+	l.leaf = leaf
+	l.mu.Unlock()
 }
 
 // setLimit limits a cgroup; 0: not at all.
@@ -190,15 +220,27 @@ func setLimit(path string, by By, limit Limit, value uint64) error {
 		return writeText(path+"/memory.max", text)
 	case limit == LimitMemory:
 		err := writeText(path+"/memory.limit_in_bytes", text)
-		_ = writeText(path+"/memory.memsw.limit_in_bytes", text) // swap may not be counted
+		if swapCounts() {
+			err = errors.Join(err, writeText(path+"/memory.memsw.limit_in_bytes", text))
+		}
 		return err
 	case limit == LimitCPUs && by == ByCgroup2:
 		return writeText(path+"/cpu.max", quota+" "+strconv.Itoa(cpuPeriod))
 	case limit == LimitCPUs:
-		return errors.Join(writeText(path+"/cpu.cfs_period_us", strconv.Itoa(cpuPeriod)), writeText(path+"/cpu.cfs_quota_us", quota))
+		return writeText(path+"/cpu.cfs_quota_us", quota)
 	}
 	return writeText(path+"/pids.max", text)
 }
+
+// swapCounts reports whether this machine has swap, and its use is counted in version 1.
+var swapCounts = sync.OnceValue(func() bool {
+	m, err := ownMemberships()
+	if err != nil {
+		return false
+	}
+	own, err := m.locate("memory", "cgroup")
+	return err == nil && unix.Access(own+"/memory.memsw.usage_in_bytes", unix.F_OK) == nil
+})
 
 // scoreOfCommands is the score of commands for the out-of-memory killer, if it is above that of this program.
 func scoreOfCommands() (text string, ok bool) {
@@ -326,34 +368,40 @@ func ownThreads() (count uint64) {
 	return min(count, math.MaxInt32)
 }
 
-// limitGroups are the cgroups of version 1 that limit one process. They belong to it alone. nil: none.
+// limitGroups are the cgroups of version 1 of one process. They belong to it alone. nil: none.
 type limitGroups struct {
-	number int
-	paths  [groupLimits]string // "": none
-	slot   *arena.Slot         // where the number is recorded; nil: nowhere
+	owner   *limiter
+	number  int
+	paths   [groupLimits]string // "": none
+	limited [groupLimits]bool   // those that limit it; one without a limit is for its weight
+	slot    *arena.Slot         // where the number is recorded; nil: nowhere
 }
 
 // make makes the cgroups of version 1 for a process; nil: it needs none.
 func (l *limiter) make(e *Enforced) (*limitGroups, error) {
-	if !e.uses(ByCgroup1) {
-		return nil, nil
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	g := &limitGroups{owner: l}
+	for i := range g.limited {
+		g.limited[i] = e.Limits[i] != 0 && e.By[i] == ByCgroup1
+	}
+	switch {
+	case !g.reusable():
+	case !l.weighs:
+		return nil, nil
+	case len(l.free) > 0:
+		last := len(l.free) - 1
+		g.number, l.free = l.free[last], l.free[:last]
+		g.paths[LimitCPUs] = l.v1[LimitCPUs].parent.child(g.number)
+		return g, nil
+	}
 	l.next++
-	g := &limitGroups{number: l.next}
+	g.number = l.next
 	for i := range g.paths {
-		if e.Limits[i] == 0 || e.By[i] != ByCgroup1 {
+		if !g.limited[i] && (!l.weighs || Limit(i) != LimitCPUs) {
 			continue
 		}
-		parent, err := l.parentLocked(i)
-		if err == nil {
-			g.paths[i], err = parent.add(g.number)
-		}
-		if err == nil {
-			err = setLimit(g.paths[i], ByCgroup1, Limit(i), e.Limits[i])
-		}
-		if err != nil {
+		if err := g.addLocked(i, e.Limits[i]); err != nil {
 			g.end()
 			return nil, fmt.Errorf("limit the %s of a command: %w", Limit(i), err)
 		}
@@ -361,11 +409,29 @@ func (l *limiter) make(e *Enforced) (*limitGroups, error) {
 	return g, nil
 }
 
+// addLocked makes the cgroup of a controller; value is its limit, or 0.
+func (g *limitGroups) addLocked(controller int, value uint64) error {
+	parent, err := g.owner.parentLocked(controller)
+	if err == nil {
+		g.paths[controller], err = parent.add(g.number)
+	}
+	if err == nil {
+		err = setLimit(g.paths[controller], ByCgroup1, Limit(controller), value)
+	}
+	return err
+}
+
+// reusable reports whether another process can have the cgroups later.
+func (g *limitGroups) reusable() bool { return g.limited == [groupLimits]bool{} }
+
+// weightGroupsKept is how many empty cgroups are kept for the next processes: making and removing one takes 50 µs.
+const weightGroupsKept = 64
+
 // writes returns what the child writes: it joins its own cgroups, and those of all commands for the other controllers.
 func (l *limiter) writes(g *limitGroups) (list []fork.Write) {
 	for i, write := range l.joins {
 		if g != nil && g.paths[i] != "" {
-			write = join(g.paths[i], false)
+			write = join(g.paths[i], write.Optional && !g.limited[i])
 		}
 		if write.Path != "" {
 			list = append(list, write)
@@ -385,7 +451,7 @@ func (g *limitGroups) claim(slot *arena.Slot) {
 	}
 }
 
-// unclaim records that the cgroups are gone, or are not needed.
+// unclaim records that the cgroups are gone, or belong to no process.
 func (g *limitGroups) unclaim() {
 	if g != nil && g.slot != nil {
 		g.slot.LimitGroup.Store(0, pointDetail)
@@ -402,18 +468,20 @@ func (l *limiter) adopt(slot *arena.Slot) *limitGroups {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next = max(l.next, number)
-	g := &limitGroups{number: number, slot: slot}
+	e := storedLimits(slot)
+	g := &limitGroups{owner: l, number: number, slot: slot}
 	for i := range g.paths {
-		if path := l.v1[i].parent.path; path != "" {
+		g.limited[i] = e.Limits[i] != 0 && e.By[i] == ByCgroup1
+		if l.v1[i].parent.path != "" {
 			g.paths[i] = l.v1[i].parent.child(number)
 		}
 	}
 	return g
 }
 
-// release removes the cgroups if no process is in them.
+// release removes the cgroups if no process is in them. Those that can be used again are left for keep.
 func (g *limitGroups) release() bool {
-	if g == nil {
+	if g == nil || g.reusable() {
 		return true
 	}
 	for _, path := range g.paths {
@@ -426,6 +494,23 @@ func (g *limitGroups) release() bool {
 	}
 	g.unclaim()
 	return true
+}
+
+// keep takes back a cgroup that can be used again. Nothing is left of its process, and if there is, it gets its share of the
+// processors with the next one.
+func (g *limitGroups) keep() {
+	if g == nil || !g.reusable() {
+		return
+	}
+	g.unclaim()
+	l := g.owner
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.free) < weightGroupsKept {
+		l.free = append(l.free, g.number)
+		return
+	}
+	removeCgroup(g.paths[LimitCPUs])
 }
 
 // end kills what is in the cgroups, and removes them.
@@ -509,6 +594,9 @@ func (l *limiter) close() {
 			parent.close()
 		}
 	}
+	if l.leaf != "" && writeText(l.v1[LimitCPUs].own+"/cgroup.procs", strconv.Itoa(os.Getpid())) == nil {
+		unix.Rmdir(l.leaf)
+	}
 }
 
 // MachineLimits are the largest limits that mean something on this machine; 0: unknown.
@@ -568,7 +656,7 @@ func (p *Process) Groups() (g Groups) {
 	}
 	g.V1 = map[string]string{}
 	for i, path := range p.child.limits.paths {
-		if path != "" && p.child.limited.By[i] == ByCgroup1 {
+		if path != "" && p.child.limits.limited[i] {
 			g.V1[controllerNames[i]] = path
 		}
 	}
