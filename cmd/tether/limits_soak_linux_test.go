@@ -64,7 +64,7 @@ func TestHostileCommandsWithinLimits(t *testing.T) {
 			t.Errorf("%s: starts of others take %v instead of %v", h.name, during, base)
 		}
 	}
-	if left := groupsBelow(s.Process.Pid); len(left) > 0 {
+	if left := groupsBelow(s.Process.Pid); len(left) > 2 { // one in each hierarchy is for the next command
 		t.Errorf("control groups are left: %v", left)
 	}
 	stopped(t, s)

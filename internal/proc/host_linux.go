@@ -73,7 +73,7 @@ func (h *host) openGroups(cfg Config) {
 	if err != nil {
 		h.log.Info("no cgroup for processes, using the process table", "err", err)
 	}
-	h.limiter = newLimiter(m, name, cfg, h.cgroups)
+	h.limiter = newLimiter(m, name, cfg, h.cgroups, &h.sup.tasks)
 }
 
 // close is called when no child is left.

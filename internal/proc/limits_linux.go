@@ -58,6 +58,10 @@ type limiter struct {
 	mu   sync.Mutex
 	next int   // number of the last cgroups of version 1
 	free []int // numbers of cgroups of version 1 without limits, for reuse
+
+	spare    *limitGroups // new ones for the next process with limits; nil: none
+	preparer *sync.WaitGroup
+	prepares bool // a spare is being made
 }
 
 // A hierarchy is that of one controller of version 1.
@@ -71,8 +75,8 @@ type hierarchy struct {
 // heldV1 is the keeper's name for the lock of the parent cgroup of the first controller of version 1; the others follow.
 const heldV1 = heldCgroups - Which(groupLimits)
 
-func newLimiter(m *memberships, name string, cfg Config, groups *cgroups) *limiter {
-	l := &limiter{name: name, keeper: cfg.Keeper, v2: groups, total: cfg.Total}
+func newLimiter(m *memberships, name string, cfg Config, groups *cgroups, tasks *sync.WaitGroup) *limiter {
+	l := &limiter{name: name, keeper: cfg.Keeper, v2: groups, total: cfg.Total, preparer: tasks}
 	for i := range l.v1 {
 		l.v1[i].find(m, controllerNames[i], cfg.NoCgroups)
 	}
@@ -397,6 +401,15 @@ func (l *limiter) make(e *Enforced) (*limitGroups, error) {
 	}
 	l.next++
 	g.number = l.next
+	if !g.reusable() {
+		if l.spare != nil {
+			g.number, g.paths, l.spare = l.spare.number, l.spare.paths, nil
+		}
+		if !l.prepares {
+			l.prepares = true
+			l.preparer.Go(l.prepare) // ends soon
+		}
+	}
 	for i := range g.paths {
 		if !g.limited[i] && (!l.weighs || Limit(i) != LimitCPUs) {
 			continue
@@ -412,13 +425,34 @@ func (l *limiter) make(e *Enforced) (*limitGroups, error) {
 // addLocked makes the cgroup of a controller; value is its limit, or 0.
 func (g *limitGroups) addLocked(controller int, value uint64) error {
 	parent, err := g.owner.parentLocked(controller)
-	if err == nil {
+	if err == nil && g.paths[controller] == "" {
 		g.paths[controller], err = parent.add(g.number)
 	}
 	if err == nil {
 		err = setLimit(g.paths[controller], ByCgroup1, Limit(controller), value)
 	}
 	return err
+}
+
+// prepare makes the cgroups for the next process with limits: making them takes most of what limits cost.
+func (l *limiter) prepare() {
+	l.mu.Lock()
+	l.next++
+	g := &limitGroups{owner: l, number: l.next}
+	for i := range l.v1 {
+		if l.v1[i].parent.path != "" {
+			g.paths[i] = l.v1[i].parent.child(g.number)
+		}
+	}
+	l.mu.Unlock()
+	for i, path := range g.paths {
+		if path != "" && unix.Mkdir(path, 0o755) != nil {
+			g.paths[i] = ""
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spare, l.prepares = g, false
 }
 
 // reusable reports whether another process can have the cgroups later.
@@ -430,7 +464,7 @@ const weightGroupsKept = 64
 // writes returns what the child writes: it joins its own cgroups, and those of all commands for the other controllers.
 func (l *limiter) writes(g *limitGroups) (list []fork.Write) {
 	for i, write := range l.joins {
-		if g != nil && g.paths[i] != "" {
+		if g != nil && g.paths[i] != "" && (g.limited[i] || l.weighs && Limit(i) == LimitCPUs) {
 			write = join(g.paths[i], write.Optional && !g.limited[i])
 		}
 		if write.Path != "" {

@@ -42,10 +42,31 @@ func leftGroups(s *Supervisor) (left []string) {
 	for i := range s.host.limiter.v1 {
 		if path := s.host.limiter.v1[i].parent.path; path != "" {
 			found, _ := filepath.Glob(path + "/[0-9]*")
-			left = append(left, found...)
+			for _, dir := range found {
+				if spare := s.host.limiter.spareNumber(); filepath.Base(dir) != strconv.Itoa(spare) {
+					left = append(left, dir)
+				}
+			}
 		}
 	}
 	return left
+}
+
+// spareNumber returns the number of the cgroups for the next process, when they are made.
+func (l *limiter) spareNumber() int {
+	for {
+		l.mu.Lock()
+		spare, prepares := l.spare, l.prepares
+		l.mu.Unlock()
+		switch {
+		case prepares:
+			time.Sleep(time.Millisecond)
+		case spare != nil:
+			return spare.number
+		default:
+			return 0
+		}
+	}
 }
 
 // awaitSettled waits until nothing is left of the processes of a supervisor.
