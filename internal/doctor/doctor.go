@@ -138,7 +138,7 @@ func host(ctx context.Context, cfg Config, f *fixture) []Result {
 	if namespaces.Status == Failed && build.Status == Skipped {
 		namespaces.Fix = "" // the advice is about bubblewrap
 	}
-	return []Result{native(cfg), tool, trust, namespaces, build, procfs(v), cgroup(f)}
+	return []Result{native(cfg), tool, trust, namespaces, build, procfs(v), cgroup(f), limits(cfg)}
 }
 
 const notTried = "not tried: see above"
@@ -234,6 +234,27 @@ func cgroup(f *fixture) Result {
 		r.Status, r.Detail = Noted, err.Error()
 	case !own:
 		r.Status, r.Detail = Noted, "none to write to: the processes that a command without a sandbox starts are found by their parents and pipes"
+	}
+	return r
+}
+
+// limits says which limits of commands this machine can enforce. A server that runs in a group of its own, as a service does, may
+// have more.
+func limits(cfg Config) Result {
+	r := Result{Name: "limits", Tries: "find a way to enforce each limit of a command", Status: Passed}
+	support, err := cfg.Procs.LimitSupport()
+	if err != nil {
+		r.Status, r.Detail = Noted, err.Error()
+		return r
+	}
+	r.Detail = support.Text()
+	for _, l := range []proc.Limit{proc.LimitMemory, proc.LimitCPUs, proc.LimitProcesses} {
+		if support.Missing[l] != nil {
+			r.Status = Noted
+		}
+	}
+	if r.Status == Noted {
+		r.Fix = "Run the server in a control group that is delegated to it, such as a service with `Delegate=yes`, or `systemd-run --user --scope -p Delegate=yes tether serve`. See docs/limits.md."
 	}
 	return r
 }

@@ -74,6 +74,7 @@ func (h *host) openGroups(cfg Config) {
 		h.log.Info("no cgroup for processes, using the process table", "err", err)
 	}
 	h.limiter = newLimiter(m, name, cfg, h.cgroups, &h.sup.tasks)
+	h.limiter.v2Missing = err
 }
 
 // close is called when no child is left.

@@ -44,7 +44,10 @@ type limiter struct {
 	name   string // of the parent cgroups
 	keeper Keeper
 	v2     *cgroups // nil: none
-	v1     [groupLimits]hierarchy
+
+	v2Missing error // why there are none
+
+	v1 [groupLimits]hierarchy
 
 	total     Limits
 	totalErrs error
@@ -282,9 +285,12 @@ func (l *limiter) way(limit Limit) (By, error) {
 }
 
 func (l *limiter) unenforceable(limit Limit, err error) error {
-	why := errors.New("there is no cgroup of version 2")
+	why := l.v2Missing
 	if l.v2 != nil {
 		why = l.v2.delegated.missing
+	}
+	if why == nil {
+		why = errors.New("not used")
 	}
 	return &LimitError{
 		limit, fmt.Sprintf("the controller %q of control groups cannot be used (version 2: %v; version 1: %v)", controllerNames[limit], why, err),
