@@ -131,3 +131,12 @@ func (r *rig) wantRunningSessions(gone ...int) {
 		return err
 	})
 }
+
+// Each command has the limits of its environment.
+func TestLimitsOfCommands(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Environments[0].Limits = &wire.Limits{OpenFiles: ptr[uint64](77)} })
+	if got := r.exec(ExecArgs{Cmd: "ulimit -n", Login: ptr(false)}); strings.TrimSpace(got.Output) != "77" {
+		t.Errorf("%+v", got)
+	}
+}

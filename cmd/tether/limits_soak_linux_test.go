@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bufio"
 	"context"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -24,7 +24,7 @@ var hostile = []struct {
 	{"memory hog", "while :; do head -c 300M /dev/zero | tail >/dev/null; done 2>/dev/null", func(l *wire.Limits) { l.MemoryBytes, l.CPUs = above(200<<20), new(wire.Amount(0.5)) }},
 	{"CPU hog", "for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait", func(l *wire.Limits) { l.CPUs = new(wire.Amount(0.5)) }},
 	{"disk filler", "while :; do cat /dev/zero >file; done 2>/dev/null", func(l *wire.Limits) { l.DiskBytes, l.CPUs = above(20<<20), new(wire.Amount(0.3)) }},
-	{"sleepers", "i=0; while [ $i -lt 10000 ]; do sleep 1000 & i=$((i+1)); done 2>/dev/null; echo all; wait", func(l *wire.Limits) { l.Processes, l.CPUs = above(10100), new(wire.Amount(0.5)) }},
+	{"sleepers", "i=0; while [ $i -lt 10000 ]; do sleep 1000 & i=$((i+1)); done 2>/dev/null; echo all; wait", func(l *wire.Limits) { l.Processes, l.TimeMs = above(10100), above(60_000) }},
 	{"CPU hog without a limit", "for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait", func(*wire.Limits) {}},
 }
 
@@ -47,13 +47,20 @@ func TestHostileCommandsWithinLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		out := p.Stdout()
 		select {
 		case <-p.Done():
 			t.Errorf("%s: it has ended by itself", h.name)
 		case <-time.After(2 * time.Second): // until it does its worst
 		}
+		if strings.Contains(h.script, "echo all") {
+			if line, err := bufio.NewReader(out).ReadString('\n'); line != "all\n" || err != nil {
+				t.Errorf("%s: %q, %v", h.name, line, err)
+			}
+		}
 		during := latency(ctx, t, other)
-		exit, err := p.CopyOutput(ctx, io.Discard, os.Stderr)
+		out.Close()
+		exit, err := p.Wait(ctx)
 		if err != nil || exit.Limit != wire.LimitTimeMs {
 			t.Errorf("%s: %+v, %v", h.name, exit, err)
 		}

@@ -14,6 +14,8 @@
 //   - A process that has a slot ([Spec.Slot]) survives this program: another one adopts it with
 //     [Supervisor.Adopt], at whatever instruction this one has died. The [Keeper] holds its
 //     descriptors meanwhile.
+//   - A process with limits ([Spec.Limits]) gets no more, with everything that it starts, or is not
+//     started. [Process.Limits] says how each is enforced.
 //   - Each goroutine belongs to the [Supervisor], and [Supervisor.Close] waits for it. The
 //     exception is [Abandonable].
 //
@@ -26,7 +28,8 @@
 // (on Linux, package fork has the system calls);
 // inherit_linux.go inherited descriptors and signals; tree*.go, scan_linux.go and
 // cgroup_linux.go how everything that a child started is found and killed; reap_linux.go
-// orphans; members_linux.go the members and CPU time of a tree, for lists; launcher*.go a
+// orphans; limits*.go the limits of a process, and controllers_linux.go where control groups
+// can enforce them; members_linux.go the members and CPU time of a tree, for lists; launcher*.go a
 // program that starts the command in its place, such as a sandbox; keeper.go, kept_*.go and
 // keptstdin.go processes that survive this program; notes_linux.go and
 // sweep*.go how a server ends the commands of a killed one; sys_unix.go system calls.

@@ -1,0 +1,130 @@
+package proc
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func init() {
+	// The helper enables a controller below its cgroup, tells what has changed, and undoes it.
+	helpers["delegated"] = func() {
+		in := bufio.NewReader(os.Stdin)
+		in.ReadString('\n') // until it is in its cgroup
+		own, err := ownCgroup()
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		d := delegated{own: own}
+		tell := func(err error) {
+			now, _ := ownCgroup()
+			below, _ := filepath.Rel(own, now)
+			fmt.Printf("%s|%s|%v\n", strings.TrimPrefix(below, leafPrefix+strconv.Itoa(os.Getpid())), strings.TrimSpace(readText(own+"/cgroup.subtree_control")), err)
+		}
+		tell(d.subtree(strings.Fields(readText(own+"/cgroup.controllers"))[:1], nil, true))
+		in.ReadString('\n')
+		d.leave()
+		tell(nil)
+	}
+}
+
+// A server that is alone in a cgroup with controllers moves into a leaf of it, and back at its end. If another process is there,
+// nothing is changed. (This needs a cgroup that has controllers of version 2, as that of a service with Delegate=yes.)
+func TestDelegatedControllers(t *testing.T) {
+	own, err := ownCgroup()
+	if err != nil {
+		t.Skip(err)
+	}
+	group := filepath.Join(own, "delegated-test-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skip(err)
+	}
+	defer removeCgroup(group)
+	controllers := strings.Fields(readText(group + "/cgroup.controllers"))
+	if len(controllers) == 0 {
+		t.Skip("no controllers of version 2 here")
+	}
+	join := func(pid int) {
+		if err := writeText(group+"/cgroup.procs", strconv.Itoa(pid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, shared := range []bool{false, true} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), helperVariable+"=delegated")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		join(cmd.Process.Pid)
+		lines, other := bufio.NewScanner(out), exec.Command("sleep", "1000")
+		if shared {
+			if err := other.Start(); err != nil {
+				t.Fatal(err)
+			}
+			join(other.Process.Pid)
+		}
+		var told []string
+		for range 2 {
+			fmt.Fprintln(in)
+			if lines.Scan() {
+				told = append(told, lines.Text())
+			}
+		}
+		in.Close()
+		cmd.Wait()
+		if shared {
+			other.Process.Kill()
+			other.Wait()
+		}
+		want := []string{"|" + controllers[0] + "|<nil>", ".||<nil>"}
+		if shared {
+			want[0] = ".||the cgroup " + group + " has other processes"
+		}
+		if strings.Join(told, "\n") != strings.Join(want, "\n") {
+			t.Errorf("with another process %t: %q, want %q", shared, told, want)
+		}
+		if left, _ := filepath.Glob(group + "/" + leafPrefix + "*"); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	}
+}
+
+// The files of both versions get their values in the form that the kernel expects.
+func TestLimitFiles(t *testing.T) {
+	limits := Limits{LimitMemory: 1 << 30, LimitCPUs: 1500, LimitProcesses: 256}
+	for by, want := range map[By]map[string]string{
+		ByCgroup2: {"memory.max": "1073741824", "memory.swap.max": "0", "memory.oom.group": "1", "cpu.max": "150000 100000", "pids.max": "256"},
+		ByCgroup1: {"memory.limit_in_bytes": "1073741824", "cpu.cfs_quota_us": "150000", "pids.max": "256"},
+	} {
+		dir := t.TempDir()
+		for name := range want {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range groupLimits {
+			if err := setLimit(dir, by, Limit(i), limits[i]); err != nil && (by != ByCgroup1 || !swapCounts()) {
+				t.Error(err)
+			}
+		}
+		for name, text := range want {
+			if got := readText(filepath.Join(dir, name)); got != text {
+				t.Errorf("%s: %s has %q, want %q", by, name, got, text)
+			}
+		}
+	}
+}
