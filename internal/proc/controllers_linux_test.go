@@ -27,7 +27,7 @@ func init() {
 			below, _ := filepath.Rel(own, now)
 			fmt.Printf("%s|%s|%v\n", strings.TrimPrefix(below, leafPrefix+strconv.Itoa(os.Getpid())), strings.TrimSpace(readText(own+"/cgroup.subtree_control")), err)
 		}
-		tell(d.subtree(strings.Fields(readText(own+"/cgroup.controllers"))[:1], nil, true))
+		tell(d.subtree(strings.Fields(readText(own + "/cgroup.controllers"))[:1], nil, true))
 		in.ReadString('\n')
 		d.leave()
 		tell(nil)

@@ -28,7 +28,7 @@
 // (on Linux, package fork has the system calls);
 // inherit_linux.go inherited descriptors and signals; tree*.go, scan_linux.go and
 // cgroup_linux.go how everything that a child started is found and killed; reap_linux.go
-// orphans; limits*.go the limits of a process, and controllers_linux.go where control groups
+// orphans; limits*.go and limitgroups_linux.go the limits of a process, and controllers_linux.go where control groups
 // can enforce them; members_linux.go the members and CPU time of a tree, for lists; launcher*.go a
 // program that starts the command in its place, such as a sandbox; keeper.go, kept_*.go and
 // keptstdin.go processes that survive this program; notes_linux.go and
