@@ -35,6 +35,7 @@ var differences = []*regexp.Regexp{
 func randomPolicy(r *rand.Rand) policy {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	p := files(special(pick("root", "root", "root", "minimal"), pick("read", "read", "read", "write")), special("project_roots", pick("write", "write", "read")))
+	p = p.deny("$FX/never") // so that there is always something to confine
 	for range r.IntN(6) {
 		p = p.with(at(pick("$WS/sub", "$WS/sub/deep", "$WS/sub/deep/f.env", "$OUT", "$OUT/secret.txt", "$FX/extra", "$FX/extra/in", "$WS/missing", "/usr/share", "/etc"),
 			pick("read", "write", "deny")))
@@ -74,6 +75,7 @@ func agree(t *testing.T, a, b *account, seed uint64) {
 		fx.write("$WS/sub/deep/f.env", "x")
 		fx.write("$WS/sub/g.env", "x")
 		fx.write("$FX/extra/in/er", "x")
+		fx.mkdir("$FX/never")
 		fx.symlink("$OUT", "$WS/link")
 	})
 	p := randomPolicy(rand.New(rand.NewPCG(seed, 1)))

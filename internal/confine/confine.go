@@ -292,6 +292,9 @@ func (p *Prepared) Start(ctx context.Context, procs *proc.Supervisor, sink proc.
 	}
 	p.Abandon()
 	if launch, ok := errors.AsType[*proc.LaunchError](err); ok && ctx.Err() == nil {
+		if p.Spec.Launcher.First != nil {
+			return nil, sandbox.Unenforceable("a process with namespaces of its own cannot be started: %w", launch.Err)
+		}
 		return nil, sandbox.Unenforceable("bubblewrap cannot be started with mounts of its own: %w", launch.Err)
 	}
 	return nil, err
