@@ -100,7 +100,7 @@ func (l *launch) useNative(support Support, filter []byte, config *stage.Config,
 	l.channel = channel
 	l.give(theirs)
 	l.script, l.runsSelf = script, ownProgram
-	l.launcher.Argv, l.launcher.Env = []string{at.ProcPath(firstFile + len(l.files))}, nil
+	l.launcher.Path, l.launcher.Argv, l.launcher.Env = at.ProcPath(firstFile+len(l.files)), []string{"tether: sandbox"}, nil
 	ns := l.prepared.Plan.Namespaces
 	l.launcher.First = &proc.Namespaces{User: ns.User && !support.NoUser, IPC: ns.IPC, Net: ns.Net}
 	l.launcher.Stays = true

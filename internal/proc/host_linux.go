@@ -179,6 +179,9 @@ func newForkRequest(ctx context.Context, spec Spec) (*forkRequest, error) {
 	req := &forkRequest{ctx: ctx, ctty: spec.TTY, result: make(chan forked)}
 	if l := spec.Launcher; l != nil {
 		req.program, req.argv, req.env, req.dir = l.Argv[0], l.Argv, l.Env, -1
+		if l.Path != "" {
+			req.program = l.Path
+		}
 		req.mounts, req.first, req.ctty = l.Mounts, l.First, spec.TTY && !l.Stays
 		req.sibling = l.Stays && spec.Slot != nil // a sandbox ends with its parent
 		// The launcher must not continue after its environment was removed. So the

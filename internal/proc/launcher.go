@@ -18,7 +18,8 @@ import (
 // Except for the descriptors, the launcher gets the command from its maker: Argv,
 // Env and Dir of the Spec are only checked.
 type Launcher struct {
-	Argv   []string // Argv[0] is an absolute path
+	Argv   []string // Argv[0] is an absolute path, unless Path is
+	Path   string   // of the program; empty: Argv[0]
 	Env    []string
 	Stderr *os.File // for messages of the launcher itself
 	Mounts Mounts
