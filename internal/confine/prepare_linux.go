@@ -508,6 +508,7 @@ func (l *launch) confirm(ctx context.Context, keep func(proc.Launched, []*os.Fil
 		err = l.serve(listeners)
 	}
 	err = l.explained(err)
+	l.script = nil // as large as all else that is kept for a command
 	switch {
 	case err == nil:
 		return launched, nil

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "write the golden scripts")
 
 // readPlan is the reverse of Plan.String, for the golden plans of package sandbox.
-func readPlan(t *testing.T, name string) *sandbox.Plan {
+func readPlan(t testing.TB, name string) *sandbox.Plan {
 	t.Helper()
 	f, err := os.Open(filepath.Join("..", "testdata", name))
 	if err != nil {
@@ -61,7 +61,7 @@ func readPlan(t *testing.T, name string) *sandbox.Plan {
 	return p
 }
 
-func readOp(t *testing.T, words []string) sandbox.Op {
+func readOp(t testing.TB, words []string) sandbox.Op {
 	t.Helper()
 	for k := sandbox.OpBindRO; k <= sandbox.OpPlaceholder; k++ {
 		if k.String() != words[0] {
