@@ -21,7 +21,7 @@ import (
 // noSuchCall is the number of a system call that the kernel does not have: it fails with ENOSYS.
 const noSuchCall = 0xffff
 
-// For each step of a script, and in the second tier of tests for each system call: if it fails, the start is refused, the error names the step, and neither a process nor a mount
+// For each kind of step of a script, and in the second tier of tests for each system call: if it fails, the start is refused, the error names the step, and neither a process nor a mount
 // nor a placeholder is left. Calls that are not reached in this start have no effect.
 func TestEveryStepCanFail(t *testing.T) {
 	b := newFixture(t, nil)
@@ -39,7 +39,7 @@ func TestEveryStepCanFail(t *testing.T) {
 		change  func(*Request)
 	}{
 		"workspace": {"read :root, write " + ws + ", deny " + ws + "/plain/secret, deny " + ws + "/a, write " + ws + "/a/b, read " + ws + "/a/c/d", func(*Request) {}},
-		"minimal":   {"read :minimal, write " + ws + ", read " + ws + "/deep", func(r *Request) { r.Spec.TTY = true }},
+		"minimal":   {"read :minimal, write " + ws + ", read " + ws + "/deep", func(*Request) {}},
 		"managed": {"read :root, write " + ws, func(r *Request) {
 			gate := &testGate{listeners: 2}
 			t.Cleanup(gate.close)
@@ -62,10 +62,11 @@ func TestEveryStepCanFail(t *testing.T) {
 					continue
 				}
 				want := script.Explain(script.Address(i), uint64(syscall.ENOSYS)).Error()
-				if want == last && !soak.Full() { // another call of the same step
+				if verb, _, _ := strings.Cut(want, " "); verb == last && !soak.Full() { // another call of the same kind of step
 					continue
+				} else {
+					last = verb
 				}
-				last = want
 				b.confiner.spoil = func(s any, encoded []byte) { s.(*native.Script).Replace(encoded, i, noSuchCall) }
 				o, err := b.run(r)
 				b.confiner.spoil = nil
@@ -81,7 +82,7 @@ func TestEveryStepCanFail(t *testing.T) {
 					refused++
 				}
 			}
-			if refused < 40 {
+			if refused < 15 {
 				t.Errorf("of %d records, only %d failed", script.Records(), refused)
 			}
 			t.Logf("of %d records, %d failed", script.Records(), refused)
