@@ -29,7 +29,7 @@ var requests = map[string]struct {
 		"managedNetwork":{"loopbackPorts":[]},
 		"networkProxy":{"proxy":{"enabled":true,"enableSocks5":true,"enableSocks5Udp":true,"allowUpstreamProxy":false,"dangerouslyAllowAllUnixSockets":false,
 			"mode":"full","domains":{},"unixSockets":{},"allowLocalBinding":false},"auditMetadata":{},"policyDecisionTimeoutMs":1000},
-		"shellSnapshot":{"scopeId":"s","shell":{"name":"bash","path":"/bin/bash"}},"size":{"rows":1,"cols":1}}`},
+		"shellSnapshot":{"scopeId":"s","shell":{"name":"bash","path":"/bin/bash"}},"size":{"rows":1,"cols":1},"limits":{"openFiles":64}}`},
 	wire.MethodProcessRead:       {wire.ReadParams{}, `{"processId":"missing"}`},
 	wire.MethodProcessWrite:      {wire.WriteParams{}, `{"processId":"missing","chunk":"","writeId":"w"}`},
 	wire.MethodProcessSignal:     {wire.SignalParams{}, `{"processId":"missing","signal":"interrupt"}`},
@@ -98,6 +98,8 @@ func wrongValues(t reflect.Type) []string {
 		return append(number, `65536`)
 	case reflect.Uint64:
 		return number
+	case reflect.Float64:
+		return []string{`-1`, `0`, `1e999`, `"1"`, `true`, `{}`}
 	case reflect.Slice:
 		return []string{`7`, `"x"`, `{}`, `[null]`, `[{}]`}
 	case reflect.Map:
