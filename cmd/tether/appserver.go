@@ -5,24 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/internal/appserver"
 	"github.com/tetherexec/tether/internal/codexhome"
+	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/listen"
-	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/terminal"
+	"github.com/tetherexec/tether/internal/worker"
 )
 
 // appServerFlags are the flags of `tether app-server`.
 type appServerFlags struct {
 	listen              listenFlags
 	stdio               bool
+	keeper              keeperFlags
 	logLevel, logFormat choice
 }
 
@@ -35,7 +37,8 @@ func newAppServer(stdin, stdout *os.File) *cobra.Command {
 		Long: "Serve the process API of the Codex app-server: process/spawn, writeStdin, resizePty and kill.\n\n" +
 			"Commands run on this machine, unconfined, and end with the connection that started them.\n" +
 			"On standard input and output the server ends with its input. Otherwise the first line on\n" +
-			"standard output is the URL to connect to, and SIGINT and SIGTERM end the server.",
+			"standard output is the URL to connect to, and SIGINT and SIGTERM end the server. When such a\n" +
+			"server crashes, its connections and their commands end, and clients can connect again at once.",
 		Example: "  tether app-server\n" +
 			"  tether app-server --listen ws://127.0.0.1:7444",
 		Args:                  noArguments,
@@ -46,7 +49,16 @@ func newAppServer(stdin, stdout *os.File) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serveApp(cmd.Context(), listenCfg, newLog(stderr, flags.logLevel.value, flags.logFormat.value), stdin, stdout, stderr)
+			a := appServing{
+				cfg:    appserver.Config{Version: versionText(), Subreaper: true, Log: newLog(stderr, flags.logLevel.value, flags.logFormat.value)},
+				listen: listenCfg, stdin: stdin, stdout: stdout, stderr: stderr,
+			}
+			s := keepable{
+				listen: listenCfg, flags: flags.keeper, log: a.cfg.Log, logFormat: flags.logFormat.value, killOrphans: true,
+				state:    func(socket *os.File) (*worker.State, error) { return worker.NewListener(socket), nil },
+				announce: a.announce, alone: a.alone, kept: a.kept,
+			}
+			return s.serve(cmd.Context())
 		},
 	}
 	flags.define(cmd)
@@ -60,6 +72,8 @@ func (f *appServerFlags) define(cmd *cobra.Command) {
 	fs.BoolVar(&f.stdio, "stdio", false, "the same as --listen stdio://")
 	group(fs, "Where to listen", "listen", "stdio")
 	f.listen.define(fs)
+	f.keeper.define(fs, "let a small process hold the listening socket, and start the server\nagain when it crashes (default with a listener)")
+	group(fs, "Crashes", "keeper", "no-keeper", "replace-frozen")
 	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
 	f.logFormat = choice{"text", "FORMAT", []string{"text", "json"}}
 	fs.Var(&f.logLevel, "log-level", "least severity to log on standard error: error, warn, info or debug")
@@ -99,52 +113,75 @@ func controlSocket() (string, error) {
 	return filepath.Join(dir, "app-server-control.sock"), nil
 }
 
-// serveApp runs an app-server until its client leaves or a signal ends it.
-func serveApp(ctx context.Context, listenCfg listen.Config, log *slog.Logger, stdin, stdout *os.File, stderr io.Writer) error {
-	if err := proc.ResetInherited(); err != nil {
-		return fmt.Errorf("prepare for children: %w", err)
-	}
+// An appServing runs an app-server.
+type appServing struct {
+	cfg           appserver.Config
+	listen        listen.Config
+	stdin, stdout *os.File
+	stderr        io.Writer
+}
+
+// alone runs an app-server without a keeper until its client leaves or a signal ends it.
+func (a *appServing) alone(ctx context.Context, l *listen.Listener) (err error) {
+	runtime.UnlockOSThread() // see main
 	ctx, caught, stop, restore := serverSignals(ctx)
 	defer restore()
 	defer stop()
 
-	l, err := openListener(ctx, listenCfg)
-	if err != nil {
-		return err
+	if l == nil {
+		if l, err = openListener(ctx, a.listen); err != nil {
+			return err
+		}
 	}
 	if l != nil {
 		defer l.Close()
 	}
-	s, err := appserver.New(appserver.Config{Version: versionText(), Subreaper: true, Log: log})
+	manager := os.Getenv(keep.NotifyVariable)
+	os.Unsetenv(keep.NotifyVariable) // commands must not get it
+	s, err := appserver.New(a.cfg)
 	if err != nil {
 		return err
 	}
 	<-caught
 	if l != nil {
-		if err := announceApp(stdout, stderr, l); err != nil {
+		if err := a.announce(l); err != nil {
 			s.Close()
 			return err
 		}
+		keep.NotifyReady(manager)
 	}
 	return untilStopped(ctx, stop, func() error {
 		defer s.Close()
 		if l == nil {
-			s.ServeStdio(ctx, terminal.InterruptibleReader(stdin), terminal.InterruptibleWriter(stdout))
+			s.ServeStdio(ctx, terminal.InterruptibleReader(a.stdin), terminal.InterruptibleWriter(a.stdout))
 			return nil
 		}
 		return s.Serve(ctx, l)
 	})
 }
 
-// announceApp prints the URL, and for ws:// also the lines that the reference prints, because
+// kept makes the server of a worker.
+func (a *appServing) kept(k *keptServing, events worker.Events) (workerServer, error) {
+	socket, order, err := worker.ReceiveListener(k.worker, a.cfg.Log, k.prepare, events)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.listen(socket); err != nil {
+		return nil, err
+	}
+	a.cfg.Earlier, k.beat = order.Number > 1, order.Beat
+	return appserver.New(a.cfg)
+}
+
+// announce prints the URL, and for ws:// also the lines that the reference prints, because
 // scripts may read them.
-func announceApp(stdout *os.File, stderr io.Writer, l *listen.Listener) error {
-	if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
-		return fmt.Errorf("print URL: %w", err)
+func (a *appServing) announce(l *listen.Listener) error {
+	if err := printURL(a.stdout, l); err != nil {
+		return err
 	}
 	if rest, ok := strings.CutPrefix(l.URL, "ws"); ok {
 		web := "http" + rest
-		fmt.Fprintf(stderr, "tether app-server (WebSockets)\n  listening on: %s\n  readyz: %s/readyz\n  healthz: %s/healthz\n", l.URL, web, web)
+		fmt.Fprintf(a.stderr, "tether app-server (WebSockets)\n  listening on: %s\n  readyz: %s/readyz\n  healthz: %s/healthz\n", l.URL, web, web)
 	}
 	return nil
 }

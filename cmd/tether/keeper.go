@@ -17,7 +17,7 @@ import (
 	"github.com/tetherexec/tether/internal/crash"
 	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/listen"
-	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/trim"
 	"github.com/tetherexec/tether/internal/worker"
 )
@@ -38,8 +38,9 @@ type keeperFlags struct {
 	frozen  lifetime
 }
 
-func (f *keeperFlags) define(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.on, "keeper", false, "let commands, output and sessions survive a crash of the server:\na small process keeps them, and starts the server again (default)")
+// define adds the flags. keeps says what a keeper is good for.
+func (f *keeperFlags) define(fs *pflag.FlagSet, keeps string) {
+	fs.BoolVar(&f.on, "keeper", false, keeps)
 	fs.BoolVar(&f.off, "no-keeper", false, "one process only: its end is the end of all commands")
 	fs.Var(&f.frozen, "replace-frozen", "with a keeper: replace a server that shows no sign of life for\nthis time (default never)")
 }
@@ -59,52 +60,90 @@ func (f *keeperFlags) config(logFormat string) keep.Config {
 	return keep.Config{Args: os.Args[1:], LogJSON: logFormat == "json", Beat: time.Duration(f.frozen), Hasty: os.Getenv(hastyVariable) != ""}
 }
 
-// keepServing listens, prints the URL, and makes this process the keeper of a server. If that is not possible, the
+// A keepable server can run below a keeper.
+type keepable struct {
+	listen    listen.Config
+	flags     keeperFlags
+	log       *slog.Logger
+	logFormat string
+
+	state    func(socket *os.File) (*worker.State, error)            // makes what its workers share
+	announce func(*listen.Listener) error                            // tells the user that it listens
+	alone    func(ctx context.Context, l *listen.Listener) error     // serves without a keeper; l is nil if it is not open
+	kept     func(*keptServing, worker.Events) (workerServer, error) // makes the server of a worker
+
+	killOrphans bool // see keep.Config
+}
+
+// serve runs the server: as the worker of a keeper, as a keeper, or alone.
+func (k *keepable) serve(ctx context.Context) error {
+	if err := k.flags.check(); err != nil {
+		return err
+	}
+	_, worker := reexec.WorkerArguments(os.Args)
+	switch {
+	case worker:
+		return k.serveKept(ctx)
+	case k.flags.off:
+		if err := prepareServer(); err != nil {
+			return err
+		}
+		return k.alone(ctx, nil)
+	}
+	return k.keep(ctx)
+}
+
+// keep listens, prints the URL, and makes this process the keeper of a server. If that is not possible, the
 // server runs in this process.
-func keepServing(ctx context.Context, listenCfg listen.Config, cfg server.Config, flags keeperFlags, logFormat string, stdin, stdout *os.File) error {
+func (k *keepable) keep(ctx context.Context) error {
 	crash.Worker(0)
-	keeper := flags.config(logFormat)
-	keeper.IgnoreHangup = signal.Ignored(syscall.SIGHUP)
+	keeper := k.flags.config(k.logFormat)
+	keeper.IgnoreHangup, keeper.KillOrphans = signal.Ignored(syscall.SIGHUP), k.killOrphans
 	if err := prepareServer(); err != nil {
 		return err
 	}
-	begun, err := beginKeeping(listenCfg)
+	begun, err := beginKeeping(k.listen)
 	if err != nil {
-		flags.warn(ctx, cfg.Log, err)
-		return serveAlone(ctx, listenCfg, cfg, nil, stdin, stdout)
+		k.flags.warn(ctx, k.log, err)
+		return k.alone(ctx, nil)
 	}
-	l, err := openListener(ctx, listenCfg)
-	if err != nil || l == nil { // without a listener no other client can resume the session
+	l, err := openListener(ctx, k.listen)
+	if err != nil || l == nil { // without a listener no other client could connect
 		begun.Cancel()
 	}
 	switch {
 	case err != nil:
 		return err
 	case l == nil:
-		return serveAlone(ctx, listenCfg, cfg, nil, stdin, stdout)
+		return k.alone(ctx, nil)
 	}
-	kept, err := newKept(cfg, l)
+	state, err := k.newState(l)
 	if err != nil {
 		begun.Cancel()
-		flags.warn(ctx, cfg.Log, err)
-		return serveAlone(ctx, listenCfg, cfg, l, stdin, stdout)
+		k.flags.warn(ctx, k.log, err)
+		return k.alone(ctx, l)
 	}
-	keeper.Held, keeper.Notice = kept.Held(), kept.Notice
+	keeper.Held, keeper.Notice = state.Held(), state.Notice
 	keeper.Announce = func() error {
 		defer brokenPipeIsError()()
-		if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
-			return fmt.Errorf("print URL: %w", err)
-		}
-		return nil
+		return k.announce(l)
 	}
 	keeper.Abandon = func() {
-		kept.Close()
+		state.Close()
 		l.Close()
 	}
 	err = begun.Become(keeper) // the URL may be printed: a client would not notice that it gets less
 	keeper.Abandon()
 	begun.Cancel()
 	return err
+}
+
+// printURL prints the URL of a server.
+func printURL(stdout *os.File, l *listen.Listener) error {
+	if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
+		return fmt.Errorf("print URL: %w", err)
+	}
+	return nil
 }
 
 // beginKeeping begins to make this process a keeper.
@@ -126,21 +165,39 @@ func (f *keeperFlags) warn(ctx context.Context, log *slog.Logger, why error) {
 	log.Log(ctx, level, "there is no keeper: commands and sessions end with this process", "err", why)
 }
 
-// newKept makes what the workers of a server share.
-func newKept(cfg server.Config, l *listen.Listener) (*worker.State, error) {
+// newState makes what the workers of a server share.
+func (k *keepable) newState(l *listen.Listener) (*worker.State, error) {
 	socket, err := l.File()
 	if err != nil {
 		return nil, err
 	}
-	kept, err := worker.NewState(cfg, socket)
+	state, err := k.state(socket)
 	if err != nil {
 		socket.Close()
 	}
-	return kept, err
+	return state, err
+}
+
+// A workerServer is the server of a worker.
+type workerServer interface {
+	// Serve serves until ctx ends. After Drain it returns an error that is errors.Is(err, listen.ErrLeft): all that is left belongs to the next worker.
+	Serve(ctx context.Context, l *listen.Listener) error
+	Drain(within time.Duration) // lets another worker go on
+	Check()                     // returns when the server can do something
+	Close() error               // ends everything
+}
+
+// A keptServing is a worker that begins to serve.
+type keptServing struct {
+	worker    *keep.Worker
+	listenCfg listen.Config
+	listener  *listen.Listener             // nil: not yet opened
+	beat      time.Duration                // how often the keeper wants a sign of life; 0: never
+	server    atomic.Pointer[workerServer] // nil: it does not serve yet
 }
 
 // serveKept runs a server below a keeper: the worker.
-func serveKept(ctx context.Context, listenCfg listen.Config, cfg server.Config) error {
+func (k *keepable) serveKept(ctx context.Context) error {
 	runtime.UnlockOSThread() // see main
 	w, err := keep.Connect()
 	if err != nil {
@@ -155,51 +212,33 @@ func serveKept(ctx context.Context, listenCfg listen.Config, cfg server.Config) 
 	defer stop()
 	ctx, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
-	k := keptServing{listenCfg: listenCfg}
-	kept, socket, err := worker.Receive(w, cfg.Log, k.prepare, worker.Events{Drain: k.drain, Lost: lost})
+	serving := &keptServing{worker: w, listenCfg: k.listen}
+	s, err := k.kept(serving, worker.Events{Drain: serving.drain, Lost: lost})
 	if err != nil {
 		return withExitStatus(err)
 	}
-	if os.Getenv(hastyVariable) != "" {
-		kept.Deaths = 0 // they were killed from outside
-	}
-	l, err := k.listen(socket)
-	if err != nil {
-		return withListenFlags(listenCfg, err)
-	}
-	kept.Listener, cfg.Kept = l, kept
-	s, err := server.New(cfg)
-	if err != nil {
-		return err
-	}
+	l := serving.listener
 	<-caught
-	k.server.Store(s)
+	serving.server.Store(&s)
 	if err := w.Ready(); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	defer time.AfterFunc(unmapDelay, func() { trim.Program().Unmap() }).Stop()
-	defer beat(w, kept.Beat, s)()
+	defer beat(w, serving.beat, s)()
 	if os.Getenv(hastyVariable) == hastyRenew {
 		go w.Renew(ctx) // ends with the server, or when the keeper has answered
 	}
 	err = untilStopped(ctx, stop, func() error {
 		err := s.Serve(ctx, l)
-		if errors.Is(err, server.ErrDrained) {
+		if errors.Is(err, listen.ErrLeft) {
 			return err
 		}
 		return errors.Join(err, s.Close(), l.Close())
 	})
-	if errors.Is(err, server.ErrDrained) {
-		return nil // all that is left belongs to the next worker
+	if errors.Is(err, listen.ErrLeft) {
+		return nil
 	}
 	return errors.Join(err, w.Bye())
-}
-
-// A keptServing is a worker that begins to serve.
-type keptServing struct {
-	listenCfg listen.Config
-	listener  *listen.Listener              // of a spare; nil: not yet opened
-	server    atomic.Pointer[server.Server] // nil: it does not serve yet
 }
 
 // prepare opens the listener of a spare, so that files which are missing are found in time. Clients stay with the worker.
@@ -208,12 +247,12 @@ func (k *keptServing) prepare(socket *os.File) (err error) {
 	return err
 }
 
-// listen returns the listener.
-func (k *keptServing) listen(socket *os.File) (*listen.Listener, error) {
+// listen opens the listener, unless prepare has done it.
+func (k *keptServing) listen(socket *os.File) error {
 	if k.listener != nil {
-		return k.listener, socket.Close()
+		return socket.Close()
 	}
-	return listen.Inherit(k.listenCfg, socket)
+	return withListenFlags(k.listenCfg, k.prepare(socket))
 }
 
 // drain lets another worker go on.
@@ -222,7 +261,7 @@ func (k *keptServing) drain(within time.Duration) {
 	if s == nil {
 		os.Exit(exitOK) // there are no clients yet
 	}
-	go s.Drain(within) // ends with this process
+	go (*s).Drain(within) // ends with this process
 }
 
 // withExitStatus lets a program that cannot read the state of the server end with a status that tells the keeper so.
@@ -234,7 +273,7 @@ func withExitStatus(err error) error {
 }
 
 // beat tells the keeper again and again that the server works, if the keeper wants to know that, until stop is called.
-func beat(w *keep.Worker, limit time.Duration, s *server.Server) (stop func()) {
+func beat(w *keep.Worker, limit time.Duration, s workerServer) (stop func()) {
 	if limit == 0 {
 		return func() {}
 	}

@@ -32,7 +32,7 @@ func init() { runtime.LockOSThread() }
 
 func main() {
 	args := os.Args[1:]
-	if !slices.Contains(args, "serve") && !slices.Contains(args, "exec-server") {
+	if !slices.ContainsFunc([]string{"serve", "exec-server", "app-server"}, func(name string) bool { return slices.Contains(args, name) }) {
 		runtime.UnlockOSThread()
 	}
 	if own, worker := reexec.WorkerArguments(os.Args); worker {

@@ -16,10 +16,10 @@ import (
 	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/proc"
-	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/internal/trim"
+	"github.com/tetherexec/tether/internal/worker"
 )
 
 // stopPatience bounds a shutdown. A server ends within milliseconds, unless a file system
@@ -60,13 +60,16 @@ func newServe(name, short string, stdin, stdout *os.File) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, worker := reexec.WorkerArguments(os.Args); worker {
-				return serveKept(cmd.Context(), listenCfg, cfg)
+			s := keepable{
+				listen: listenCfg, flags: flags.keeper, log: cfg.Log, logFormat: flags.logFormat.value,
+				state:    func(socket *os.File) (*worker.State, error) { return worker.NewState(cfg, socket) },
+				announce: func(l *listen.Listener) error { return printURL(stdout, l) },
+				alone: func(ctx context.Context, l *listen.Listener) error {
+					return serveAlone(ctx, listenCfg, cfg, l, stdin, stdout)
+				},
+				kept: func(k *keptServing, events worker.Events) (workerServer, error) { return newKept(k, cfg, events) },
 			}
-			if flags.keeper.off {
-				return serve(cmd.Context(), listenCfg, cfg, stdin, stdout)
-			}
-			return keepServing(cmd.Context(), listenCfg, cfg, flags.keeper, flags.logFormat.value, stdin, stdout)
+			return s.serve(cmd.Context())
 		},
 	}
 	flags.define(cmd)
@@ -97,7 +100,7 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	fs.Var(&f.spoolAll, "spool-total", "how much output of all processes is kept")
 	fs.StringVar(&f.cfg.StateDir, "state-dir", "", "`PATH` for output that does not fit in memory\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
 	fs.Var(&f.concurrent, "concurrent-requests", "no effect; accepted because codex exec-server has this flag.\nRequests always run concurrently, unless one depends on another")
-	f.keeper.define(fs)
+	f.keeper.define(fs, "let commands, output and sessions survive a crash of the server:\na small process keeps them, and starts the server again (default)")
 	f.machine.define(fs)
 	group(fs, "Sandbox", userSockets, sandboxBackend)
 	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "keeper", "no-keeper", "replace-frozen", "concurrent-requests")
@@ -129,9 +132,6 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 	f.machine.apply(&cfg)
 	cfg.SessionTTL, cfg.SessionTTLMax = time.Duration(f.ttl), time.Duration(f.ttlMax)
 	cfg.IdleExit = time.Duration(f.idleExit)
-	if err := f.keeper.check(); err != nil {
-		return listenCfg, cfg, err
-	}
 	if cfg.SessionTTL > cfg.SessionTTLMax {
 		return listenCfg, cfg, fmt.Errorf("`--session-ttl` %v is more than `--session-ttl-max` %v", cfg.SessionTTL, cfg.SessionTTLMax)
 	}
@@ -169,15 +169,24 @@ func prepareServer() error {
 	return nil
 }
 
-// serve runs a server until it ends by itself or a signal ends it.
-func serve(ctx context.Context, listenCfg listen.Config, cfg server.Config, stdin, stdout *os.File) error {
-	if err := prepareServer(); err != nil {
-		return err
+// newKept makes the server of a worker, with all that earlier workers have left.
+func newKept(k *keptServing, cfg server.Config, events worker.Events) (workerServer, error) {
+	kept, socket, err := worker.Receive(k.worker, cfg.Log, k.prepare, events)
+	if err != nil {
+		return nil, err
 	}
-	return serveAlone(ctx, listenCfg, cfg, nil, stdin, stdout)
+	if os.Getenv(hastyVariable) != "" {
+		kept.Deaths = 0 // they were killed from outside
+	}
+	if err := k.listen(socket); err != nil {
+		return nil, err
+	}
+	kept.Listener, cfg.Kept, k.beat = k.listener, kept, kept.Beat
+	return server.New(cfg)
 }
 
-// serveAlone runs a server without a keeper. l is its listener; nil: it has to be opened.
+// serveAlone runs a server without a keeper until it ends by itself or a signal ends it. l is its listener; nil: it has to be
+// opened.
 func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config, l *listen.Listener, stdin, stdout *os.File) (err error) {
 	runtime.UnlockOSThread() // see main
 	ctx, caught, stop, restore := serverSignals(ctx)
@@ -200,8 +209,8 @@ func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config,
 	}
 	<-caught
 	if l != nil {
-		if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
-			return errors.Join(fmt.Errorf("print URL: %w", err), s.Close())
+		if err := printURL(stdout, l); err != nil {
+			return errors.Join(err, s.Close())
 		}
 		keep.NotifyReady(manager)
 	}

@@ -2,11 +2,13 @@ package appserver
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +32,9 @@ type Config struct {
 	// Subreaper: see proc.Config.
 	Subreaper bool
 
+	// Earlier means that an earlier process of this server has died. Its control groups are removed.
+	Earlier bool
+
 	Log *slog.Logger // nil: nothing is logged
 }
 
@@ -51,13 +56,16 @@ type Server struct {
 	maxCollected int64
 
 	collected atomic.Int64 // bytes of output in memory, of all connections
+
+	leave   chan struct{} // closed by Drain
+	leaving sync.Once
 }
 
 // New returns a server that is ready to serve. Close ends everything that it
 // started.
 func New(cfg Config) (*Server, error) {
 	s := &Server{env: cfg.Env, version: cfg.Version, log: cfg.Log,
-		memory: rpc.NewMemory(), drainTime: drainTime, stdinTimeout: stdinTimeout, maxCollected: maxCollected}
+		leave: make(chan struct{}), memory: rpc.NewMemory(), drainTime: drainTime, stdinTimeout: stdinTimeout, maxCollected: maxCollected}
 	if s.env == nil {
 		s.env = os.Environ()
 	}
@@ -81,6 +89,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.noLocal = executorNamed(s.env)
 	s.procs = proc.New(proc.Config{Log: s.log, Subreaper: cfg.Subreaper})
+	if cfg.Earlier {
+		s.procs.Prepare()
+	}
 	s.pool = outlog.NewPool("", 0) // no log ever spools
 	return s, nil
 }
@@ -98,20 +109,35 @@ func executorNamed(env []string) bool {
 }
 
 // Close kills everything that the server started. It is called when Serve has
-// returned.
-func (s *Server) Close() { s.procs.Close() }
+// returned. The error is nil.
+func (s *Server) Close() error {
+	s.procs.Close()
+	return nil
+}
 
-// Serve accepts WebSocket connections until ctx ends. Then it ends them with
-// everything that they started, and returns nil.
+// Drain lets another process go on with the listening socket: Serve returns listen.ErrLeft. It does not wait for requests, because
+// commands end with their connections anyway.
+func (s *Server) Drain(time.Duration) { s.leaving.Do(func() { close(s.leave) }) }
+
+// Check returns when the server can do something. It does not return if the server hangs.
+func (s *Server) Check() { s.procs.Processes() }
+
+// Serve accepts WebSocket connections until ctx ends, or until Drain. Then it ends them with
+// everything that they started, and returns nil, or listen.ErrLeft.
 func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
-	return l.Serve(ctx, listen.Handler{
+	err := l.Serve(ctx, listen.Handler{
 		Serve: func(ctx context.Context, stream *rpc.WebSocket, peer string) {
 			stream.TextOnly()
 			s.serve(ctx, stream, peer)
 		},
-		Stopping:       &rpc.CloseError{Code: rpc.CloseGoingAway, Reason: "server is shutting down"},
+		Stopping: &rpc.CloseError{Code: rpc.CloseGoingAway, Reason: "server is shutting down"},
+		Leave:    s.leave, Leaving: &rpc.CloseError{Code: rpc.CloseRestart, Reason: "server is being replaced"},
 		MaxConnections: maxConnections, AnyPath: true, Log: s.log,
 	})
+	if errors.Is(err, listen.ErrLeft) {
+		s.procs.Close()
+	}
+	return err
 }
 
 // ServeStdio serves one client on in and out. It returns when the client has left

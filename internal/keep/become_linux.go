@@ -90,6 +90,7 @@ func (b *Beginning) Become(c Config) error {
 func (k *keeper) prepareFirst(c Config, name string) (err error) {
 	k.beat = int(c.Beat)
 	k.json, k.hasty, k.hangup = number(c.LogJSON), number(c.Hasty), number(!c.IgnoreHangup && hasTerminal())
+	k.purges = number(c.KillOrphans)
 	if k.program, err = unix.Open("/proc/self/exe", unix.O_PATH, 0); err != nil {
 		return fmt.Errorf("open this program: %w", err)
 	}

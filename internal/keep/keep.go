@@ -39,6 +39,10 @@ type Config struct {
 	// gets no answer from the server can show it. May be nil.
 	Notice *os.File
 
+	// KillOrphans ends everything that a worker has started when it dies, before the next one takes over. It is for a server whose
+	// commands belong to the connections of the worker.
+	KillOrphans bool
+
 	// Hasty lets a worker that has died be replaced at once, however often that happens, and completes an upgrade soon. It is
 	// for tests that kill workers.
 	Hasty bool

@@ -20,6 +20,7 @@ const (
 	dueStart            // start a worker; the timers before this one end with the worker
 	dueProbation        // an upgrade is complete
 	dueEnded            // look for children that have ended
+	dueOrphans          // kill what the last worker has left; the next one waits for it
 	timers
 )
 
@@ -40,6 +41,7 @@ type keeper struct {
 	hasty     int // 1: there are no pauses between workers
 	beat      int // a worker without a beat for this time is frozen; 0: it need not beat
 	hangup    int // 1: SIGHUP ends the server
+	purges    int // 1: see Config.KillOrphans
 
 	number   int // of workers that were started
 	deaths   int // in a row, without serviceTime between them
@@ -51,6 +53,7 @@ type keeper struct {
 	stopping int // the signal that ends the server; 0: none has
 	adopted  int // how many children there were when the last worker died; later ones are orphans
 	endedAt  int // time of the last search for children that have ended
+	purgedBy int // when the search for what the last worker has left is given up
 	due      [timers]int
 
 	now     int  // when wait returned
@@ -85,6 +88,11 @@ const maxPeers = 3
 var noPeer = peer{pidfd: -1, socket: -1, given: -1}
 
 func (k *keeper) peers() [maxPeers]*peer { return [...]*peer{&k.worker, &k.spare, &k.check} }
+
+// isPeer reports whether a child is one of the peers, and neither a command nor an orphan.
+func (k *keeper) isPeer(pid int) bool {
+	return pid == k.worker.pid || pid == k.spare.pid || pid == k.check.pid
+}
 
 // run keeps until the server ends, and returns the exit status.
 func (k *keeper) run() int {
@@ -174,12 +182,14 @@ func (k *keeper) expired(timer int) {
 	case dueRest:
 		k.rest()
 	case dueStart:
-		k.startWorker()
+		k.startNext()
 	case dueProbation:
 		k.previous = closed(k.previous)
 		k.renew()
 	case dueEnded:
 		k.reportEnded()
+	case dueOrphans:
+		k.purge()
 	}
 }
 

@@ -226,6 +226,29 @@ func TestWorkerThatHasNeverStarted(t *testing.T) {
 // stubborn is a command that does not end on SIGTERM, with a descendant in another session that does not either.
 const stubborn = `trap '' TERM HUP; setsid sh -c 'while :; do sleep 1; done' & while :; do sleep 1; done`
 
+// If nothing should outlive a worker, all that it has started is killed before the next one serves, also what has left its session
+// and its parent; and also if no worker can be started.
+func TestKillOrphans(t *testing.T) {
+	t.Parallel()
+	r := startRig(t, firstStage{Purges: true})
+	start := func() {
+		r.ask(request{Do: "run", Slot: 1, Text: stubborn})
+		r.ask(request{Do: "run", Slot: 2, Text: "(" + stubborn + ") & wait"})
+		r.until("the commands run", func() bool { return len(r.processes()) >= 2+5+4 }) // each loop has a sleep
+	}
+	start()
+	next := r.killWorker(unix.SIGKILL)
+	if left := r.processes(); len(left) != 2 {
+		t.Errorf("the keeper is %d, the worker is %d, and there are %v", r.pid, next.Pid, left)
+	}
+	r.until("the worker is the only child", func() bool { return slices.Equal(r.children(), []int{next.Pid}) })
+	r.ask(request{Do: "renew"}) // the next keeper does the same
+	start()
+	r.crashWorkers(r.ask(request{}))
+	r.until("the keeper is alone", func() bool { return slices.Equal(r.processes(), []int{r.pid}) })
+	r.stop(unix.SIGTERM, 0)
+}
+
 // A keeper that is told to stop while there is no worker ends everything itself.
 func TestStopWithoutWorker(t *testing.T) {
 	t.Parallel()

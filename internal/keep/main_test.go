@@ -30,6 +30,7 @@ type firstStage struct {
 	Notice bool
 	JSON   bool
 	Hasty  bool
+	Purges bool   // KillOrphans
 	Files  uint64 // hard limit of descriptors; 0: unchanged
 }
 
@@ -80,7 +81,7 @@ func runFirstStage(settings string) error {
 	}
 	ledger := os.NewFile(3, "ledger")
 	c := Config{
-		Args: []string{s.Mode, s.Dir}, Beat: s.Beat, LogJSON: s.JSON, Hasty: s.Hasty,
+		Args: []string{s.Mode, s.Dir}, Beat: s.Beat, LogJSON: s.JSON, Hasty: s.Hasty, KillOrphans: s.Purges,
 		Held: []Held{{Shared, whichListener, int(listener.Fd())}, {Shared, whichLedger, int(ledger.Fd())}},
 	}
 	if s.Notice {

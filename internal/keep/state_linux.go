@@ -31,10 +31,10 @@ func (k *keeper) fields() []*int {
 		&k.worker.pid, &k.worker.pidfd, &k.worker.socket, &k.worker.given, &k.worker.ready,
 		&k.worker.deadline, &k.worker.charge, &k.worker.killed,
 	}
-	for i := range k.due {
+	for i := range k.due[:dueOrphans] {
 		list = append(list, &k.due[i])
 	}
-	return append(list, &k.died)
+	return append(list, &k.died, &k.purges, &k.purgedBy, &k.due[dueOrphans])
 }
 
 // save writes the state to a new memory file, for the program that replaces this one.

@@ -56,7 +56,7 @@ func (k *keeper) upgradeIfChanged() {
 // drainWorker asks the worker to end, now that the spare has proved itself.
 func (k *keeper) drainWorker() {
 	if k.worker.pid == 0 {
-		k.takeOver()
+		k.startNext()
 		return
 	}
 	k.tell(&k.worker, msgDrain, drainTime/1e6)

@@ -39,6 +39,8 @@ const (
 	killTime = int(5 * time.Second)
 	// finishPause is how long the keeper waits for the next end of a child, in milliseconds.
 	finishPause = 10
+	// purgePause is how long it waits for that while the next worker has to wait.
+	purgePause = int(time.Millisecond)
 )
 
 // quickPauses are the pauses before the next start, by the number of earlier deaths in a row.
@@ -71,6 +73,18 @@ func (k *keeper) endPeer(p *peer) (why Cause, status int) {
 	unix.Close(p.pidfd)
 	*p = noPeer
 	return why, status
+}
+
+// startNext lets the spare or another worker follow the last one, unless that has left something to kill.
+func (k *keeper) startNext() {
+	switch {
+	case k.due[dueOrphans] != 0:
+		k.due[dueStart] = k.due[dueOrphans]
+	case k.spare.ready != 0:
+		k.takeOver()
+	default:
+		k.startWorker()
+	}
 }
 
 func (k *keeper) startWorker() {
@@ -167,6 +181,9 @@ func (k *keeper) workerEnded() {
 	why, status := k.endPeer(&k.worker)
 	clear(k.due[:dueStart])
 	k.adopted = k.children(func(int, int) {})
+	if k.purges != 0 {
+		k.purgedBy, k.due[dueOrphans] = k.now+killTime, k.now
+	}
 	switch {
 	case k.bye != 0:
 		k.finish(status)
@@ -178,7 +195,7 @@ func (k *keeper) workerEnded() {
 	case k.stopping != 0:
 		k.finish(status)
 	case k.spare.ready != 0:
-		k.takeOver()
+		k.startNext()
 	default:
 		k.say("the worker has ended, another one will take over", "pid", pid)
 		k.failed(why, status)
@@ -275,12 +292,7 @@ func (k *keeper) finish(status int) {
 	k.status = status
 	sig, begin := unix.SIGTERM, now()
 	for {
-		left := k.children(func(_, pid int) {
-			if state, _ := exitOf(unix.P_PID, pid, 0); state == stateRunning {
-				unix.Kill(-pid, sig) // a command leads a group
-				unix.Kill(pid, sig)
-			}
-		})
+		left := k.children(func(_, pid int) { signalOrReap(pid, sig) })
 		elapsed := now() - begin
 		switch {
 		case left == 0:
@@ -299,13 +311,40 @@ func (k *keeper) finish(status int) {
 	}
 }
 
+// signalOrReap sends a signal to a child, or reaps it if it has ended.
+func signalOrReap(pid int, sig unix.Signal) {
+	if state, _ := exitOf(unix.P_PID, pid, 0); state == stateRunning {
+		unix.Kill(-pid, sig) // a command leads a group
+		unix.Kill(pid, sig)
+	}
+}
+
+// purge kills everything that the last worker has left. When a process ends, its children become children of the keeper, so
+// it is repeated until there are none.
+func (k *keeper) purge() {
+	left := 0
+	k.children(func(_, pid int) {
+		if !k.isPeer(pid) {
+			left++
+			signalOrReap(pid, unix.SIGKILL)
+		}
+	})
+	switch {
+	case left == 0:
+	case k.now > k.purgedBy:
+		k.say("processes of a worker that has ended could not be killed", "processes", left)
+	default:
+		k.due[dueOrphans] = k.now + purgePause
+	}
+}
+
 // reportEnded looks for children that have ended. The worker knows which of them are commands. Without a worker, those
 // that were adopted after its death are orphans and are reaped.
 func (k *keeper) reportEnded() {
 	k.endedAt, k.due[dueEnded] = k.now, 0
 	n := 0
 	k.children(func(i, pid int) {
-		if pid == k.worker.pid || pid == k.spare.pid || pid == k.check.pid {
+		if k.isPeer(pid) {
 			return
 		}
 		if state, _ := exitOf(unix.P_PID, pid, unix.WNOWAIT); state != stateEnded {

@@ -25,8 +25,10 @@ type Handler struct {
 	Idle           *Idle // nil: the listener never ends by itself
 
 	// When Leave is closed, another process goes on with the socket ([Inherit]): Serve stops to accept, gives clients
-	// that are connecting a moment to complete it, and returns ErrLeft. The connections go on. May be nil.
+	// that are connecting a moment to complete it, and returns ErrLeft. May be nil.
 	Leave <-chan struct{}
+	// Leaving ends the connections then, and Serve waits until all calls of Serve have returned; nil: the connections go on.
+	Leaving *rpc.CloseError
 
 	Metrics func(io.Writer) // writes the page /metrics; nil: there is none
 	AnyPath bool            // clients may upgrade at every path except those of the health checks
@@ -65,14 +67,18 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 		})
 	}
 	err := web.serve(ctx, l)
-	if errors.Is(err, ErrLeft) {
+	switch {
+	case !errors.Is(err, ErrLeft):
+		stop(h.Stopping)
+	case h.Leaving != nil:
+		stop(h.Leaving)
+	default:
 		go func() { // ends with the connections
 			conns.Wait()
 			stop(nil)
 		}()
 		return err
 	}
-	stop(h.Stopping)
 	conns.Wait()
 	return err
 }

@@ -1,10 +1,11 @@
 package server
 
 import (
-	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/wire"
 )
@@ -30,7 +31,7 @@ const (
 )
 
 // ErrDrained is returned by Serve after Drain.
-var ErrDrained = errors.New("another process goes on with this server")
+var ErrDrained = fmt.Errorf("drained: %w", listen.ErrLeft)
 
 // errReplaced is the reason of all connections that end because another process replaces this one. Clients resume
 // their sessions, as after any lost connection.

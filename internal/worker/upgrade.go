@@ -38,17 +38,11 @@ const (
 	provePause    = 5 * time.Millisecond
 )
 
-// takeOver is for a spare: it checks that it can read the state, which it does not change, and waits until it should
-// serve. prepare is called with the socket of the server, before the spare says that it is ready; it does what need not wait.
-func takeOver(w *keep.Worker, held []keep.Held, prepare func(socket *os.File) error) ([]keep.Held, keep.Order, error) {
-	shared := map[proc.Which]*os.File{}
-	for _, h := range held {
-		shared[proc.Which(h.Which)] = os.NewFile(uintptr(h.FD), "kept")
-	}
-	err := prove(shared[heldArena])
-	if err == nil {
-		err = prepare(shared[heldListener])
-	}
+// takeOver is for a spare: it checks the descriptors of the server, without a change to the state, and waits until it should
+// serve.
+func takeOver(w *keep.Worker, held []keep.Held, check func(shared map[proc.Which]*os.File) error) ([]keep.Held, keep.Order, error) {
+	shared := sharedFiles(held)
+	err := check(shared)
 	for _, f := range shared {
 		f.Close()
 	}

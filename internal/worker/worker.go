@@ -31,12 +31,15 @@ const noteServer arena.NoteKind = 16
 
 // A State is what the workers of a server share, before the first of them is started.
 type State struct {
-	listener *os.File // the socket on which the server listens
-	arena    *arena.Arena
-	dir      *statedir.Dir
+	listener *os.File      // the socket on which the server listens
+	arena    *arena.Arena  // nil: nothing but the socket is kept
+	dir      *statedir.Dir // nil: likewise
 
-	Notice *os.File // for the keeper's last error
+	Notice *os.File // for the keeper's last error; nil: none
 }
+
+// NewListener is NewState for a server that keeps nothing but its socket.
+func NewListener(listener *os.File) *State { return &State{listener: listener} }
 
 // NewState makes the state of a new server. The listener belongs to the caller.
 func NewState(cfg server.Config, listener *os.File) (*State, error) {
@@ -62,16 +65,20 @@ func NewState(cfg server.Config, listener *os.File) (*State, error) {
 
 // Held lists the descriptors for the keeper.
 func (s *State) Held() []keep.Held {
-	return []keep.Held{
-		{Slot: keep.Shared, Which: int32(heldListener), FD: int(s.listener.Fd())},
-		{Slot: keep.Shared, Which: int32(heldArena), FD: int(s.arena.File().Fd())},
-		{Slot: keep.Shared, Which: int32(heldState), FD: int(s.dir.Lock().Fd())},
+	held := []keep.Held{{Slot: keep.Shared, Which: int32(heldListener), FD: int(s.listener.Fd())}}
+	if s.arena == nil {
+		return held
 	}
+	return append(held,
+		keep.Held{Slot: keep.Shared, Which: int32(heldArena), FD: int(s.arena.File().Fd())},
+		keep.Held{Slot: keep.Shared, Which: int32(heldState), FD: int(s.dir.Lock().Fd())})
 }
 
 // Close gives the state up, if no worker was started.
-func (s *State) Close() error {
-	err := s.dir.Close()
+func (s *State) Close() (err error) {
+	if s.dir != nil {
+		err = s.dir.Close()
+	}
 	if s.arena != nil {
 		err = errors.Join(err, s.arena.Close())
 	}
@@ -90,34 +97,30 @@ type Events struct {
 // Receive returns what the keeper has for this worker, and the socket on which it listens. A spare proves that it can read
 // the state, and waits until it should serve; prepare is called with the socket before that.
 func Receive(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) error, events Events) (*server.Kept, *os.File, error) {
-	held, order, spare, err := w.Receive()
-	if err == nil && spare {
-		held, order, err = takeOver(w, held, prepare)
-	}
+	held, order, err := receive(w, log, func(shared map[proc.Which]*os.File) error {
+		if err := prove(shared[heldArena]); err != nil {
+			return err
+		}
+		return prepare(shared[heldListener])
+	})
 	if err != nil {
 		return nil, nil, err
-	}
-	crash.Worker(order.Number)
-	if order.Number > 1 {
-		log.Warn("the server goes on after its worker has ended", "reason", order.Cause.Describe(order.Detail))
 	}
 	u := &upgrader{worker: w, draining: make(chan struct{})}
 	k := &server.Kept{
 		Keeper: &keeper{worker: w, pid: os.Getppid(), log: log}, Held: session.Descriptors{}, First: order.Number == 1,
 		Deaths: order.Deaths, Beat: order.Beat, Workers: workers(order), Upgrade: u.upgrade,
 	}
-	shared := map[proc.Which]*os.File{}
+	shared := sharedFiles(held)
 	for _, h := range held {
-		which := proc.Which(h.Which)
 		if h.Slot == keep.Shared {
-			shared[which] = os.NewFile(uintptr(h.FD), "kept")
 			continue
 		}
 		number := int(h.Slot)
 		if k.Held[number] == nil {
 			k.Held[number] = map[proc.Which]*os.File{}
 		}
-		k.Held[number][which] = os.NewFile(uintptr(h.FD), "kept")
+		k.Held[number][proc.Which(h.Which)] = os.NewFile(uintptr(h.FD), "kept")
 	}
 	if err := open(k, shared); err != nil {
 		return nil, nil, &StateError{err}
@@ -128,10 +131,8 @@ func Receive(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) err
 	}
 	k.Held[0] = shared
 	w.Serve(keep.Events{
-		Ended: func(pids []int) { reapUnclaimed(k, pids) },
-		Missed: func(slot, which int32) {
-			log.Error("the keeper cannot hold a descriptor", "slot", slot, "which", which)
-		},
+		Ended:  func(pids []int) { reapUnclaimed(k, pids) },
+		Missed: missed(log),
 		Drain: func(within time.Duration) {
 			u.drain()
 			events.Drain(within)
@@ -139,6 +140,61 @@ func Receive(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) err
 		Lost: events.Lost,
 	})
 	return k, listener, nil
+}
+
+// ReceiveListener is Receive for a server that keeps nothing but its socket.
+func ReceiveListener(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) error, events Events) (socket *os.File, order keep.Order, err error) {
+	held, order, err := receive(w, log, func(shared map[proc.Which]*os.File) error { return prepare(shared[heldListener]) })
+	if err != nil {
+		return nil, order, err
+	}
+	if socket = sharedFiles(held)[heldListener]; socket == nil {
+		return nil, order, &StateError{errors.New("the keeper has no listener for this server")}
+	}
+	w.Serve(keep.Events{
+		Ended: func(pids []int) { // none is a command: these are children of the worker
+			for _, pid := range pids {
+				w.Reap(pid) // without a keeper the server ends
+			}
+		},
+		Missed: missed(log), Drain: events.Drain, Lost: events.Lost,
+	})
+	return socket, order, nil
+}
+
+// receive returns the keeper's order to serve, with the descriptors. A spare first calls check with those of the server,
+// and waits until it should serve.
+func receive(w *keep.Worker, log *slog.Logger, check func(shared map[proc.Which]*os.File) error) ([]keep.Held, keep.Order, error) {
+	held, order, spare, err := w.Receive()
+	if err == nil && spare {
+		held, order, err = takeOver(w, held, check)
+	}
+	if err != nil {
+		return nil, order, err
+	}
+	crash.Worker(order.Number)
+	if order.Number > 1 {
+		log.Warn("the server goes on after its worker has ended", "reason", order.Cause.Describe(order.Detail))
+	}
+	return held, order, nil
+}
+
+// sharedFiles returns the descriptors that belong to the server as a whole.
+func sharedFiles(held []keep.Held) map[proc.Which]*os.File {
+	shared := map[proc.Which]*os.File{}
+	for _, h := range held {
+		if h.Slot == keep.Shared {
+			shared[proc.Which(h.Which)] = os.NewFile(uintptr(h.FD), "kept")
+		}
+	}
+	return shared
+}
+
+// missed logs that the keeper cannot hold a descriptor.
+func missed(log *slog.Logger) func(slot, which int32) {
+	return func(slot, which int32) {
+		log.Error("the keeper cannot hold a descriptor", "slot", slot, "which", which)
+	}
 }
 
 // open opens the state that earlier workers have left.
