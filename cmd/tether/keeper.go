@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"runtime"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -98,7 +96,7 @@ func (k *keepable) serve(ctx context.Context) error {
 func (k *keepable) keep(ctx context.Context) error {
 	crash.Worker(0)
 	keeper := k.flags.config(k.logFormat)
-	keeper.IgnoreHangup, keeper.KillOrphans = signal.Ignored(syscall.SIGHUP), k.killOrphans
+	keeper.KillOrphans = k.killOrphans
 	if err := prepareServer(); err != nil {
 		return err
 	}

@@ -70,10 +70,18 @@ func signaled(s terminal.SignalError) codedError {
 	return codedError{code: exitSignal + int(s.Signal)}
 }
 
+// interruptIgnored reports whether this program was started with SIGINT ignored, as a job in the background of a script. It has to be
+// read before the first signal is caught.
+var interruptIgnored = signal.Ignored(os.Interrupt)
+
 // serverSignals is watchSignals and brokenPipeIsError for a server.
 func serverSignals(ctx context.Context) (_ context.Context, ready <-chan struct{}, stop, restore func()) {
 	var broken func()
-	ctx, ready, stop = watchSignals(ctx, func() { broken = brokenPipeIsError() }, os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{syscall.SIGTERM}
+	if !interruptIgnored {
+		signals = append(signals, os.Interrupt)
+	}
+	ctx, ready, stop = watchSignals(ctx, func() { broken = brokenPipeIsError() }, signals...)
 	return ctx, ready, stop, func() {
 		<-ready
 		broken()

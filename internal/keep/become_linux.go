@@ -53,7 +53,7 @@ func (b *Beginning) Cancel() {
 }
 
 // Become makes this process the keeper. It returns only if that is not possible, and then the caller calls Cancel when it has cleaned up; otherwise
-// the process ends with the server. When the server works, the keeper replaces itself in place: the new one has nothing of what only the start needs.
+// the process ends with the server.
 func (b *Beginning) Become(c Config) error {
 	k := b.keeper
 	name, err := os.Executable()
@@ -69,7 +69,6 @@ func (b *Beginning) Become(c Config) error {
 	}
 	if err == nil {
 		debug.SetGCPercent(-1) // as in keeperMain
-		k.whole = true
 		k.started()
 		status := k.run()
 		if k.served == 0 {
@@ -89,7 +88,7 @@ func (b *Beginning) Become(c Config) error {
 // prepareFirst fills the state with which the keeper begins. All its descriptors are copies that survive execve.
 func (k *keeper) prepareFirst(c Config, name string) (err error) {
 	k.beat = int(c.Beat)
-	k.json, k.hasty, k.hangup = number(c.LogJSON), number(c.Hasty), number(!c.IgnoreHangup && hasTerminal())
+	k.json, k.hasty, k.hangup = number(c.LogJSON), number(c.Hasty), number(!ignoredAtStart[unix.SIGHUP] && hasTerminal())
 	k.purges = number(c.KillOrphans)
 	if k.program, err = unix.Open("/proc/self/exe", unix.O_PATH, 0); err != nil {
 		return fmt.Errorf("open this program: %w", err)

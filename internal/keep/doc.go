@@ -11,8 +11,8 @@
 // process is not used again before the worker has said [Worker.Reap]; and that everything ends when the keeper is told to
 // stop, also without a worker.
 //
-// The keeper runs on the main thread, which is locked. When the server has worked for a while, it executes the program once more, and then runs
-// while the packages of that are being initialized: so it has none of the memory that the start of a server takes. It allocates nothing per
+// The keeper runs on the main thread, which is locked. After an upgrade it executes the new program, and then runs
+// while the packages of that are being initialized. It allocates nothing per
 // message except for its table, so the garbage collector is off. A goroutine of its own only passes signals on.
 //
 // Where a change belongs:
@@ -22,6 +22,7 @@
 //   - workers_linux.go: start and end of workers, pauses, children that have ended, the end of the server
 //   - upgrade_linux.go: another program for the worker, and for the keeper itself; state_linux.go: the state that a keeper
 //     hands to its successor
+//   - suspend_linux.go: signals of job control, and those that were ignored at the start
 //   - main_linux.go: the start of the keeper; become_linux.go: the program that becomes one; spawn_linux.go: its children
 //   - system_linux.go: messages on a socket, exits of children, the log; probe_linux.go: what a system must have
 //   - worker_linux.go: the worker's side; notify_linux.go: what a service manager is told

@@ -47,8 +47,7 @@ type Config struct {
 	// for tests that kill workers.
 	Hasty bool
 
-	LogJSON      bool // the keeper's log on standard error is JSON, otherwise text
-	IgnoreHangup bool // SIGHUP does not end a server that has a terminal, as with nohup. Without a terminal it never does
+	LogJSON bool // the keeper's log on standard error is JSON, otherwise text
 }
 
 // An Order is what a worker is told when it should serve.

@@ -59,7 +59,6 @@ type keeper struct {
 	now     int  // when wait returned
 	status  int  // exit status; -1: the keeper runs
 	retried bool // a worker has died while it ended the server, and another one does it
-	whole   bool // this process has also started the server
 	command command
 	unwatch func()                      // ends the delivery of signals
 	pages   trim.Pages                  // of the program; nil: not yet known

@@ -227,10 +227,16 @@ func TestWorkerThatHasNeverStarted(t *testing.T) {
 const stubborn = `trap '' TERM HUP; setsid sh -c 'while :; do sleep 1; done' & while :; do sleep 1; done`
 
 // If nothing should outlive a worker, all that it has started is killed before the next one serves, also what has left its session
-// and its parent; and also if no worker can be started.
+// and its parent; and also if no worker can be started. Children that the process had before are spared.
 func TestKillOrphans(t *testing.T) {
 	t.Parallel()
-	r := startRig(t, firstStage{Purges: true})
+	r := startRig(t, firstStage{Purges: true, Before: true})
+	var other int
+	text, err := os.ReadFile(filepath.Join(r.dir, "before"))
+	if _, serr := fmt.Sscan(string(text), &other); serr != nil {
+		t.Fatal(err, serr)
+	}
+	t.Cleanup(func() { unix.Kill(other, unix.SIGKILL) })
 	start := func() {
 		r.ask(request{Do: "run", Slot: 1, Text: stubborn})
 		r.ask(request{Do: "run", Slot: 2, Text: "(" + stubborn + ") & wait"})
@@ -241,12 +247,15 @@ func TestKillOrphans(t *testing.T) {
 	if left := r.processes(); len(left) != 2 {
 		t.Errorf("the keeper is %d, the worker is %d, and there are %v", r.pid, next.Pid, left)
 	}
-	r.until("the worker is the only child", func() bool { return slices.Equal(r.children(), []int{next.Pid}) })
+	r.until("there are no other children", func() bool { return slices.Equal(r.children(), []int{other, next.Pid}) })
 	r.ask(request{Do: "renew"}) // the next keeper does the same
 	start()
 	r.crashWorkers(r.ask(request{}))
 	r.until("the keeper is alone", func() bool { return slices.Equal(r.processes(), []int{r.pid}) })
 	r.stop(unix.SIGTERM, 0)
+	if now := state(other); now != 'S' {
+		t.Errorf("the state of a process that does not belong to the server is %c", now)
+	}
 }
 
 // A keeper that is told to stop while there is no worker ends everything itself.
@@ -366,21 +375,38 @@ func TestDescriptorsUsedUp(t *testing.T) {
 	r.stop(unix.SIGTERM, 0)
 }
 
-// When the server has worked for a while, the keeper has nothing of its start any more, and has lost nothing.
-func TestKeeperShrinks(t *testing.T) {
+// A keeper at rest needs little memory. It does not execute itself for that: a signal that arrives just then would end it alone.
+func TestKeeperRests(t *testing.T) {
 	t.Parallel()
 	r := startRig(t, firstStage{})
-	worker := r.ask(request{Do: "hold", Slot: 1, Text: "in the pipe"}).Pid
-	r.until("the keeper has replaced itself", func() bool {
-		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.pid))
-		return bytes.Contains(command, []byte("\x00be-child\x00keeper\x00"))
-	})
-	if now := r.ask(request{}); now.Pid != worker {
-		t.Errorf("the worker was replaced: %+v", now)
+	r.ask(request{Do: "hold", Slot: 1, Text: "in the pipe"})
+	name := fmt.Sprintf("/proc/%d/cmdline", r.pid)
+	before, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving := r.programMemory()
+	r.until("the keeper has unmapped its program", func() bool { return r.programMemory() < serving/2 })
+	if after, err := os.ReadFile(name); !bytes.Equal(before, after) {
+		t.Errorf("the keeper has executed %q, %v", after, err)
 	}
 	r.killWorker(unix.SIGKILL)
 	if got := r.ask(request{Do: "read", Slot: 1}).Text; got != "in the pipe" {
 		t.Errorf("the pipe has %q", got)
 	}
 	r.stop(unix.SIGTERM, 0)
+}
+
+// programMemory returns how many KiB of files are mapped in the keeper.
+func (r *rig) programMemory() (kib int) {
+	r.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.pid))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	_, rest, _ := bytes.Cut(status, []byte("\nRssFile:"))
+	if _, err := fmt.Sscan(string(rest), &kib); err != nil {
+		r.t.Fatal(err)
+	}
+	return kib
 }

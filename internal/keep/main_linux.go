@@ -140,8 +140,17 @@ func (k *keeper) prepareChildren(name string, args []string) (err error) {
 // have: the worker gets SIGTERM.
 func (k *keeper) watchSignals() {
 	caught, done := make(chan os.Signal, 16), make(chan struct{})
+	watched := []os.Signal{unix.SIGTERM, unix.SIGCHLD}
+	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTSTP} {
+		if !ignoredAtStart[sig] {
+			watched = append(watched, sig)
+		}
+	}
+	if ignoredAtStart[unix.SIGINT] { // then SIGQUIT was, too, but the Go runtime has changed that
+		signal.Notify(make(chan os.Signal, 1), unix.SIGQUIT) // no goroutine reads it, and Notify does not block
+	}
 	// SIGHUP comes last: until now it was ignored, so once it is caught, all are.
-	signal.Notify(caught, unix.SIGINT, unix.SIGTERM, unix.SIGCHLD, unix.SIGHUP)
+	signal.Notify(caught, append(watched, unix.SIGHUP)...)
 	go func() { // ends with unwatch
 		defer close(done)
 		for sig := range caught {
@@ -164,6 +173,9 @@ func (k *keeper) replace() (errno int) {
 		return errnoOf(err)
 	}
 	signal.Ignore(unix.SIGHUP) // before it is no longer caught
+	for sig := range ignoredAtStart {
+		signal.Ignore(sig) // the next program finds it as this one did; children of a keeper do not inherit it
+	}
 	k.unwatch()
 	err = execute(k.program, fd, k.command.name, k.command.args)
 	unix.Close(fd)

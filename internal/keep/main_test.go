@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -31,6 +32,9 @@ type firstStage struct {
 	JSON   bool
 	Hasty  bool
 	Purges bool   // KillOrphans
+	Before bool   // the process has a child before it becomes the first stage
+	Ignore string // signals that the first stage ignores, as in trap
+	Job    bool   // it is a job of a shell: SIGTSTP can stop it
 	Files  uint64 // hard limit of descriptors; 0: unchanged
 }
 
@@ -66,6 +70,9 @@ func runFirstStage(settings string) error {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: s.Files, Max: s.Files}); err != nil {
 			return err
 		}
+	}
+	if s.Ignore != "" { // as tether serve does: its commands must not inherit that signals are ignored
+		signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGHUP)
 	}
 	b, err := Begin()
 	if err != nil {

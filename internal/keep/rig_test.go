@@ -74,9 +74,16 @@ func startRig(t *testing.T, s firstStage) *rig {
 			t.Fatal(err)
 		}
 	}
-	r.cmd = exec.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -Sn %d; exec %s", softFiles, name))
+	script := fmt.Sprintf("ulimit -Sn %d; exec %s", softFiles, name)
+	if s.Before {
+		script = fmt.Sprintf("env -i sleep 1000 & echo $! >%s/before; %s", s.Dir, script)
+	}
+	if s.Ignore != "" {
+		script = fmt.Sprintf("trap '' %s; %s", s.Ignore, script)
+	}
+	r.cmd = exec.Command("/bin/sh", "-c", script)
 	r.cmd.Env = append(os.Environ(), firstVariable+"="+string(settings), dirVariable+"="+s.Dir, "GORACE=atexit_sleep_ms=0")
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal, as a service
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: !s.Job, Setpgid: s.Job} // without a terminal, as a service
 	r.cmd.ExtraFiles = []*os.File{file}
 	r.cmd.Stderr = log
 	out, err := r.cmd.StdoutPipe()

@@ -66,7 +66,6 @@ func (k *keeper) drainWorker() {
 // takeOver makes the spare the worker.
 func (k *keeper) takeOver() {
 	k.worker, k.spare = k.spare, noPeer
-	k.whole = false // the program is another one now, and has to be checked before the keeper executes it
 	k.worker.given, k.worker.ready = 0, 0
 	k.previous, k.program, k.candidate = k.program, k.candidate, -1
 	k.number++

@@ -93,6 +93,7 @@ func Connect() (*Worker, error) {
 	}
 	w.later = time.AfterFunc(math.MaxInt64, w.ringLate)
 	w.conn, err = w.file.SyscallConn()
+	continueWithoutKeeper()
 	return w, err
 }
 

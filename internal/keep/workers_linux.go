@@ -152,25 +152,10 @@ func (k *keeper) rest() {
 	if k.notice >= 0 {
 		unix.Ftruncate(k.notice, 0)
 	}
-	if k.whole {
-		k.shrink()
-	}
 	if k.pages == nil {
 		k.pages = trim.Program()
 	}
 	k.pages.Unmap()
-}
-
-// shrink replaces the keeper, in place, by one that has nothing of the start of the server. It returns only if that is not possible now.
-func (k *keeper) shrink() {
-	if k.check.pid != 0 || k.spare.pid != 0 || k.stopping != 0 || k.bye != 0 {
-		k.due[dueRest] = k.now + serviceTime // later
-		return
-	}
-	k.whole = false
-	if errno := k.replace(); errno != 0 {
-		k.say("the keeper cannot be replaced by a smaller one, and goes on", "errno", errno)
-	}
 }
 
 // workerEnded decides what follows the end of the worker.
@@ -243,6 +228,8 @@ func (k *keeper) takeSignals() {
 			}
 		case sig == unix.SIGINT:
 			k.stop(unix.SIGINT)
+		case sig == unix.SIGTSTP:
+			k.suspend()
 		case sig == unix.SIGTERM, k.hangup != 0:
 			k.stop(unix.SIGTERM)
 		default:
@@ -292,7 +279,7 @@ func (k *keeper) finish(status int) {
 	k.status = status
 	sig, begin := unix.SIGTERM, now()
 	for {
-		left := k.children(func(_, pid int) { signalOrReap(pid, sig) })
+		left := k.signalChildren(sig, func(int) bool { return true })
 		elapsed := now() - begin
 		switch {
 		case left == 0:
@@ -311,24 +298,27 @@ func (k *keeper) finish(status int) {
 	}
 }
 
-// signalOrReap sends a signal to a child, or reaps it if it has ended.
-func signalOrReap(pid int, sig unix.Signal) {
-	if state, _ := exitOf(unix.P_PID, pid, 0); state == stateRunning {
-		unix.Kill(-pid, sig) // a command leads a group
-		unix.Kill(pid, sig)
-	}
+// signalChildren sends a signal to some of the children, reaps those that have ended, and returns how many there were. It spares the children
+// of the program that was this process before the server: they are in the session of the keeper, and all others are not.
+func (k *keeper) signalChildren(sig unix.Signal, which func(pid int) bool) (count int) {
+	session, _ := unix.Getsid(0)
+	k.children(func(_, pid int) {
+		if of, err := unix.Getsid(pid); err == nil && of == session || !which(pid) {
+			return
+		}
+		count++
+		if state, _ := exitOf(unix.P_PID, pid, 0); state == stateRunning {
+			unix.Kill(-pid, sig) // a command leads a group
+			unix.Kill(pid, sig)
+		}
+	})
+	return count
 }
 
 // purge kills everything that the last worker has left. When a process ends, its children become children of the keeper, so
 // it is repeated until there are none.
 func (k *keeper) purge() {
-	left := 0
-	k.children(func(_, pid int) {
-		if !k.isPeer(pid) {
-			left++
-			signalOrReap(pid, unix.SIGKILL)
-		}
-	})
+	left := k.signalChildren(unix.SIGKILL, func(pid int) bool { return !k.isPeer(pid) })
 	switch {
 	case left == 0:
 	case k.now > k.purgedBy:

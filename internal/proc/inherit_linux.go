@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,9 @@ import (
 // signals (nohup, shells in the background), which this program goes on ignoring
 // but its children do not. Call it first in main: later there may be descriptors
 // that are meant for children, or signal handlers.
+//
+// Shells that ignore SIGINT for a job in the background ignore SIGQUIT, too. The Go runtime hides that, so the
+// one is taken as a sign of the other.
 func ResetInherited() error {
 	if err := at.CloseOnExecFrom(3); err != nil {
 		return fmt.Errorf("mark inherited descriptors: %w", err)
@@ -23,6 +27,9 @@ func ResetInherited() error {
 	ignored, err := ignoredSignals()
 	if err != nil {
 		return fmt.Errorf("find ignored signals: %w", err)
+	}
+	if slices.Contains(ignored, os.Signal(syscall.SIGINT)) {
+		ignored = append(ignored, syscall.SIGQUIT)
 	}
 	if len(ignored) > 0 {
 		// A signal that is handled here has its default action in a child. No
