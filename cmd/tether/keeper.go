@@ -178,7 +178,7 @@ func (k *keepable) newState(l *listen.Listener) (*worker.State, error) {
 
 // A workerServer is the server of a worker.
 type workerServer interface {
-	// Serve serves until ctx ends. After Drain it returns an error that is errors.Is(err, listen.ErrLeft): all that is left belongs to the next worker.
+	// Serve serves until ctx ends. After Drain it returns listen.ErrLeft, maybe wrapped: what is left belongs to the next worker.
 	Serve(ctx context.Context, l *listen.Listener) error
 	Drain(within time.Duration) // lets another worker go on
 	Check()                     // returns when the server can do something
