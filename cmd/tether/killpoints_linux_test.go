@@ -131,6 +131,39 @@ func TestPanicDuringTakeover(t *testing.T) {
 	s.stop(t)
 }
 
+// A worker dies when it has killed a command with everything that it started. Commands that are started later run: the kernel also
+// kills what comes into a cgroup that was killed, so the next worker must not use that again.
+func TestStartAfterTerminationByDeadWorker(t *testing.T) {
+	t.Parallel()
+	s := startKept(t, crash.Variable+"=proc.code:1", crash.WorkerVariable+"=1")
+	first := s.awaitWorker(t, 0)
+	c := dialKept(t, s.url)
+	p, err := c.Start(t.Context(), client.Command{Argv: []string{"sh", "-c", "trap '' TERM; exec sleep 1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time it kills at once
+		if _, err := p.Terminate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if exit, err := p.Wait(t.Context()); err != nil || exit.Code < 128 {
+		t.Errorf("%+v, %v", exit, err)
+	}
+	s.awaitWorker(t, first)
+	for range 10 { // one of them would get the cgroup
+		p, err := c.Start(t.Context(), client.Command{Argv: []string{"sh", "-c", "echo it runs; exit 3"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if exit, err := p.CopyOutput(t.Context(), &out, io.Discard); err != nil || exit.Code != 3 || out.String() != "it runs\n" {
+			t.Errorf("%+v, %v, %q", exit, err, out.String())
+		}
+	}
+	s.stop(t)
+}
+
 // If the worker dies while it ends the server, another one goes on with that: nothing is left, also of the state directory.
 func TestDeathWhileStopping(t *testing.T) {
 	t.Parallel()

@@ -304,7 +304,7 @@ type cgroup struct {
 	path   string
 	number int
 	before time.Duration // CPU time that was used in it by earlier processes
-	killed atomic.Bool   // killed by the kernel, which then also kills later members
+	killed atomic.Bool   // it may have been killed by the kernel, which then also kills later members
 	once   bool          // it has limits, and is not used again
 }
 

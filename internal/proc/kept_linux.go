@@ -320,12 +320,14 @@ func (noTree) await(time.Time)            {}
 func (noTree) empty() bool                { return true }
 func (noTree) release(tableView) bool     { return true }
 
-// adopt returns the cgroup with a number.
+// adopt returns the cgroup with a number. An earlier program may have killed it by the kernel, so it is not used again.
 func (c *cgroups) adopt(number int, before time.Duration) *cgroup {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next = max(c.next, number)
-	return &cgroup{owner: c, path: c.parent.child(number), number: number, before: before}
+	g := &cgroup{owner: c, path: c.parent.child(number), number: number, before: before}
+	g.killed.Store(true)
+	return g
 }
 
 // SweepUnclaimed kills in the background what processes without a slot of an earlier program have
