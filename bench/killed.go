@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // killed measures how soon a client gets an answer from the next worker when the worker of a keeper was killed,
@@ -34,6 +36,11 @@ func killedWith(t *trial, row string, commands int) error {
 			return err
 		}
 	}
+	return killedBefore(t, row, c.session)
+}
+
+// killedBefore kills the worker, and measures how soon the next one answers a client that resumes a session.
+func killedBefore(t *trial, row, session string) error {
 	workers := t.workers()
 	if len(workers) != 1 {
 		return fmt.Errorf("%d workers: is there a keeper?", len(workers))
@@ -42,13 +49,50 @@ func killedWith(t *trial, row string, commands int) error {
 	if err := syscall.Kill(workers[0], syscall.SIGKILL); err != nil {
 		return err
 	}
-	next, err := connect(t.url, c.session)
+	next, err := connect(t.url, session)
 	if err != nil {
 		return err
 	}
 	defer next.close()
 	err = next.ask()
 	t.took(row, time.Since(began), time.Millisecond)
+	return err
+}
+
+const (
+	replaySessions = 1000
+	replayCommands = 10 // of each session
+	replayClients  = 16 // that open the sessions
+)
+
+// replayed measures the same with many sessions, whose commands have ended and can still be read.
+func replayed(t *trial) error {
+	n := t.amount(replaySessions)
+	sessions := make([]*client, n)
+	var all errgroup.Group
+	all.SetLimit(replayClients)
+	for i := range n {
+		all.Go(func() (err error) {
+			if sessions[i], err = connect(t.url, ""); err != nil {
+				return err
+			}
+			for k := range replayCommands {
+				if _, err := runTrue(sessions[i], strconv.Itoa(k), nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	err := all.Wait()
+	if err == nil {
+		err = killedBefore(t, "replayed", sessions[n-1].session)
+	}
+	for _, c := range sessions {
+		if c != nil {
+			c.close()
+		}
+	}
 	return err
 }
 

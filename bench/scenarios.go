@@ -30,7 +30,8 @@ var scenarios = []scenario{
 	{name: "resume", run: resume},
 	{name: "sandbox", run: sandboxed, limit: plainSandbox},
 	{name: "client", run: library},
-	{name: "killed", run: killed}, // this and the next: only with a keeper
+	{name: "killed", run: killed}, // this and the next two: only with a keeper
+	{name: "replayed", run: replayed},
 	{name: "upgraded", run: upgraded},
 }
 

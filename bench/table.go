@@ -56,6 +56,7 @@ var rows = []row{
 	{id: "servercpu", name: "server: CPU per GiB of output for it", unit: "s"},
 	{id: "killed10", name: "worker killed → answer of the next one, 10 commands", unit: "ms"},
 	{id: "killed1000", name: "worker killed → answer of the next one, 1010 commands", unit: "ms"},
+	{id: "replayed", name: "worker killed → answer of the next one, 1000 sessions with 10 ended commands each", unit: "ms"},
 	{id: "upgraded", name: "longest wait of a client during an upgrade", unit: "ms"},
 	{id: "lost", name: "20 MB/s, 1 s away: output lost", unit: "KiB", zero: true},
 }

@@ -68,8 +68,12 @@ func upgraded(t *trial) error {
 // ask sends a request that is answered at once, and waits for the answer.
 func (c *client) ask() error {
 	id, err := c.send("process/read", object{"processId": "0", "afterSeq": nil, "maxBytes": nil, "waitMs": 0})
+	var m message
 	if err == nil {
-		_, err = c.until(func(m message) bool { return m.ID == id })
+		m, err = c.until(func(m message) bool { return m.ID == id })
+	}
+	if err == nil && m.Error != nil {
+		err = fmt.Errorf("process/read: %s", m.Error)
 	}
 	return err
 }
