@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,12 +16,15 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
-	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/crash"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/soak"
 	"github.com/tetherexec/tether/wire"
 )
+
+// deathsFlag changes the length of a storm.
+var deathsFlag = flag.Int("deaths", tethertest.Scaled(20, 10_000), "deaths of workers in TestKeeperStorm")
 
 // A storm is a server whose workers die all the time while clients use it.
 type storm struct {
@@ -33,14 +33,36 @@ type storm struct {
 	dir    string
 	marker string // in the environment of all commands
 	plan   string // a file that says where the next worker dies
+	log    stormLog
 
 	sandbox *wire.Sandbox // nil: there is none on this machine
 
+	clients  int
+	deaths   int           // of workers, until it is enough
+	enough   chan struct{} // closed then
 	steps    atomic.Int64  // how often a client got something done
-	enough   chan struct{} // closed when enough workers have died
 	commands atomic.Int64
+	sessions atomic.Int64
 	cuts     int
+	upgrades int
 	renewals int
+
+	mu    sync.Mutex
+	wrong []string // what should not have happened
+}
+
+// faultf notes that something has happened that should not. The storm ends soon.
+func (s *storm) faultf(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wrong = append(s.wrong, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// faults returns what should not have happened.
+func (s *storm) faults() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.wrong)
 }
 
 const (
@@ -48,35 +70,79 @@ const (
 	stuckTime = time.Minute
 	// stormLimit is for the whole storm.
 	stormLimit = 10 * time.Minute
+	// sessionCommands bounds the commands of a session. The server keeps those that have ended for a time, which begins again with
+	// each worker.
+	sessionCommands = 24
 )
 
 // Workers are killed at random moments, or die behind a lasting effect, keepers replace themselves, and connections are cut,
 // while clients run commands: each command runs once, with all of its output and input, and its exit code. In the end nothing is
 // left. Faults follow the steps of the clients and not the clock, so that a busy machine takes longer and is no reason to fail.
+//
+// At full length, the server is the program as it is released, which starts faster than one with the race detector.
 func TestKeeperStorm(t *testing.T) {
 	t.Parallel()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if soak.Full() {
+		path = released(t)
+	}
+	s := startStorm(t, path)
+	s.deaths, s.clients = *deathsFlag, tethertest.Scaled(4, 20)
+	s.run(t)
+	if len(s.faults()) == 0 {
+		s.end(t)
+	}
+	s.report(t)
+}
+
+// startStorm starts the server of a storm.
+func startStorm(t *testing.T, path string) *storm {
+	t.Helper()
 	s := &storm{dir: t.TempDir(), enough: make(chan struct{})}
 	s.plan = filepath.Join(s.dir, "plan")
-	s.planDeath(t, "")
-	s.keptServer = startKeeper(t, []string{crash.Variable + "=@" + s.plan, hastyVariable + "=" + hastyRenew})
+	s.planDeath("")
+	cmd := exec.CommandContext(t.Context(), s.copyProgram(path), "serve", "--keeper", "--log-level", "info")
+	cmd.Stderr = &s.log
+	s.keptServer = awaitKeeper(t, startProgram(t, []string{crash.Variable + "=@" + s.plan, hastyVariable + "=" + hastyRenew}, cmd))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of the server: %s", s.log.end())
+		}
+	})
 	s.cable = tethertest.LayCable(t, s.url)
 	s.marker = "TETHER_STORM=" + s.dir
 	s.useSandbox(t)
 	s.awaitWorker(t, 0)
+	return s
+}
 
+// run lets clients work until enough workers have died, or something is wrong.
+func (s *storm) run(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), tethertest.Scaled(stormLimit, 10*stormLimit))
 	defer cancel()
-	var working, disturbing sync.WaitGroup
-	disturbing.Go(func() {
-		defer close(s.enough)
-		s.disturb(ctx, t, tethertest.Scaled(12, 2000))
-		s.planDeath(t, "") // the worker that ends the server is the last one
-	})
-	for n := range tethertest.Scaled(4, 20) {
-		working.Go(func() { s.work(ctx, t, n) })
+	var working sync.WaitGroup
+	for n := range s.clients {
+		working.Go(func() { s.work(ctx, n) })
 	}
-	disturbing.Wait()
-	working.Wait()
+	s.disturb(ctx, t.Logf)
+	s.planDeath("") // the worker that ends the server is the last one
+	close(s.enough)
+	done := make(chan struct{})
+	go func() { // ends with the clients
+		defer close(done)
+		working.Wait()
+	}()
+	for !isClosed(done) && s.awaitSteps(ctx, 1, func() bool { return isClosed(done) }) {
+	}
+	cancel()
+	<-done
+}
+
+// end ends the server, and checks that nothing is left.
+func (s *storm) end(t *testing.T) {
 	s.checkEmpty(t)
 	groups := s.cgroups()
 	s.stop(t)
@@ -85,7 +151,6 @@ func TestKeeperStorm(t *testing.T) {
 			t.Errorf("cgroups are left: %v", left)
 		}
 	}
-	s.report(t)
 }
 
 // useSandbox finds out whether this machine has sandboxes.
@@ -98,54 +163,98 @@ func (s *storm) useSandbox(t *testing.T) {
 }
 
 // planDeath says where the next worker dies, see package crash. Those after it do not, until the next call.
-func (s *storm) planDeath(t *testing.T, text string) {
+func (s *storm) planDeath(text string) {
 	err := os.WriteFile(s.plan+".new", []byte(text), 0o600)
 	if err == nil {
 		err = os.Rename(s.plan+".new", s.plan)
 	}
 	if err != nil {
-		t.Error(err)
+		s.faultf("%v", err)
 	}
 }
 
-// disturb causes faults until a number of workers was killed.
-func (s *storm) disturb(ctx context.Context, t *testing.T, kills int) {
-	ways := []string{"kill", "panic", "segv"}
-	points := slices.DeleteFunc(crash.Names(), func(name string) bool { return name == "keep.bye" }) // that ends the server
-	keeper := s.image()
-	for killed := 0; killed < kills && s.awaitSteps(ctx, t, 1+rand.IntN(30), never); {
+// disturb causes faults until enough workers have died. Each worker that is not killed earlier dies by the plan that it
+// finds at its start.
+func (s *storm) disturb(ctx context.Context, logf func(string, ...any)) {
+	keeper, begin, told := s.image(), time.Now(), 0
+	for died := 0; died < s.deaths; died = s.log.deaths() {
 		if image := s.image(); image != keeper {
 			keeper = image
 			s.renewals++
 		}
-		plan, again := "", 0
-		way := ways[rand.IntN(len(ways))]
-		switch rand.IntN(6) {
-		case 0:
-			s.cut()
-			continue
-		case 1, 2:
-			again = rand.IntN(3) // while the next one takes over, or soon after
-		case 3:
-			plan = "~1000," + way
-		default:
-			plan = fmt.Sprintf("%s:%d,%s", points[rand.IntN(len(points))], 1+rand.IntN(3), way)
+		if died >= told+tellDeaths {
+			logf("%d deaths after %v", died, time.Since(begin).Round(time.Second))
+			told = died
 		}
-		s.planDeath(t, plan)
-		for range 1 + again {
+		s.planDeath(randomPlan())
+		steps, happened := 1+rand.IntN(killSteps), func() bool { return s.log.deaths() > died }
+		if rand.IntN(4) == 0 { // while a worker takes over, or soon after: the clients make no steps then
+			steps = 0
+			time.Sleep(rand.N(killTime))
+		}
+		if !s.awaitSteps(ctx, steps, happened) {
+			return
+		}
+		switch kind := rand.IntN(faultKinds); {
+		case happened():
+		case kind == 0:
+			s.upgradeByFile()
+		case kind < faultKinds/8:
+			s.cut()
+		default:
 			if pid := s.worker(); pid != 0 {
 				syscall.Kill(pid, []syscall.Signal{syscall.SIGKILL, syscall.SIGSEGV}[rand.IntN(2)])
-				killed++
 			}
-			time.Sleep(rand.N(40 * time.Millisecond))
-		}
-		if last := s.worker(); plan != "" && last != 0 { // not all effects are ones that this worker has
-			s.awaitSteps(ctx, t, 200, func() bool { return s.worker() != last })
+			s.awaitSteps(ctx, killSteps, happened)
 		}
 	}
 }
 
-func never() bool { return false }
+const (
+	// killSteps bounds the steps of the clients between two deaths.
+	killSteps = 60
+	// killTime bounds the time after which a worker is killed while it takes over.
+	killTime = 40 * time.Millisecond
+	// tellDeaths is after how many deaths the progress is logged.
+	tellDeaths = 500
+	// faultKinds is one in how many faults is an upgrade.
+	faultKinds = 64
+)
+
+// stormPoints are the crash points of a storm: all but the one that ends the server.
+var stormPoints = slices.DeleteFunc(crash.Names(), func(name string) bool { return name == "keep.bye" })
+
+// randomPlan says where a worker dies; "": nowhere.
+func randomPlan() string {
+	way := []string{"kill", "panic", "segv"}[rand.IntN(3)]
+	switch rand.IntN(4) {
+	case 0:
+		return ""
+	case 1:
+		return "~1000," + way
+	}
+	return fmt.Sprintf("%s:%d,%s", stormPoints[rand.IntN(len(stormPoints))], 1+rand.IntN(3), way)
+}
+
+// copyProgram makes the file of the server's program anew.
+func (s *storm) copyProgram(path string) string {
+	name := filepath.Join(s.dir, "tether")
+	err := copyProgram(path, name+".new")
+	if err == nil {
+		err = os.Rename(name+".new", name)
+	}
+	if err != nil {
+		s.faultf("%v", err)
+	}
+	return name
+}
+
+// upgradeByFile lets the server upgrade itself, to another copy of its program.
+func (s *storm) upgradeByFile() {
+	s.upgrades++
+	s.copyProgram(s.Path)
+	s.Process.Signal(syscall.SIGHUP)
+}
 
 // cut breaks all connections, in one of several ways.
 func (s *storm) cut() {
@@ -162,30 +271,47 @@ func (s *storm) cut() {
 
 // awaitSteps waits until the clients have made so many more steps, or until something has happened. If they make none, it lets the worker
 // say where it is.
-func (s *storm) awaitSteps(ctx context.Context, t *testing.T, more int, happened func() bool) bool {
+func (s *storm) awaitSteps(ctx context.Context, more int, happened func() bool) bool {
 	const look = time.Millisecond
 	last, since := s.steps.Load(), time.Now()
 	for target := last + int64(more); last < target && !happened(); {
 		select {
 		case <-time.After(look):
 		case <-ctx.Done():
-			t.Error("the storm takes too long")
+			s.faultf("the storm takes too long")
 			return false
 		}
 		switch now := s.steps.Load(); {
 		case now != last:
 			last, since = now, time.Now()
-		case t.Failed():
+		case len(s.faults()) > 0:
 			return false
 		case time.Since(since) > stuckTime:
-			t.Errorf("the clients have done nothing for %v", stuckTime)
-			if pid := s.worker(); pid != 0 {
-				syscall.Kill(pid, syscall.SIGQUIT)
-			}
+			s.faultf("the clients have done nothing for %v", stuckTime)
+			s.ask()
 			return false
 		}
 	}
 	return true
+}
+
+// ask lets the worker say where it is, or if there is none the keeper.
+func (s *storm) ask() {
+	pid := s.worker()
+	if pid == 0 {
+		pid = s.Process.Pid
+	}
+	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
+		s.log.Write(text)
+	}
+	died := s.log.deaths()
+	syscall.Kill(pid, syscall.SIGQUIT)
+	for range 1000 { // a second
+		if s.log.deaths() > died {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // image changes when the keeper replaces itself: it has the random addresses of the program's memory.
@@ -194,135 +320,37 @@ func (s *storm) image() string {
 	return string(text)
 }
 
-// work runs commands in a session until enough workers have died, and each kind of command at least once.
-func (s *storm) work(ctx context.Context, t *testing.T, number int) {
-	c, err := client.Dial(ctx, s.cable.URL(), client.Options{Wait: stormLimit, TTL: time.Hour})
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer c.Close()
-	for i := 0; (i < len(tasks) || !s.isOver()) && !t.Failed(); i++ {
-		name := fmt.Sprintf("%d-%d", number, i)
-		kind := tasks[(number+i)%len(tasks)]
-		if err := s.run(ctx, c, name, kind.task); err != nil {
-			t.Errorf("command %s, %s: %v", name, kind.name, err)
+// work runs commands, in one session after the other, until enough workers have died, and each kind of command at least once.
+func (s *storm) work(ctx context.Context, number int) {
+	goesOn := func(i int) bool { return (i < len(tasks) || !isClosed(s.enough)) && len(s.faults()) == 0 }
+	for i := 0; goesOn(i); {
+		c, err := client.Dial(ctx, s.cable.URL(), client.Options{Wait: stormLimit, TTL: time.Hour})
+		if err != nil {
+			s.faultf("%v", err)
+			return
 		}
-		s.commands.Add(1)
+		s.sessions.Add(1)
+		for last := i + 1 + rand.IntN(sessionCommands); i < last && goesOn(i); i++ {
+			name := fmt.Sprintf("%d-%d", number, i)
+			kind := tasks[(number+i)%len(tasks)]
+			if err := s.runTask(ctx, c, name, kind.task); err != nil {
+				s.faultf("command %s, %s: %v", name, kind.name, err)
+			}
+			s.commands.Add(1)
+		}
+		if err := c.End(ctx); err != nil {
+			s.faultf("%v", err)
+		}
+		s.steps.Add(1)
+		c.Close()
 	}
-	if err := c.End(ctx); err != nil {
-		t.Error(err)
-	}
-	s.steps.Add(1)
 }
 
-func (s *storm) isOver() bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-s.enough:
+	case <-c:
 		return true
 	default:
 		return false
-	}
-}
-
-// checkEmpty checks that no process, descriptor, slot or file of a command is left.
-func (s *storm) checkEmpty(t *testing.T) {
-	t.Helper()
-	tethertest.Eventually(t, func() error {
-		environs, _ := filepath.Glob("/proc/[0-9]*/environ")
-		for _, name := range environs {
-			if text, _ := os.ReadFile(name); bytes.Contains(text, []byte(s.marker)) {
-				return fmt.Errorf("a command is left: %s", name)
-			}
-		}
-		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", s.Process.Pid))
-		if worker := strconv.Itoa(s.worker()); err != nil || strings.TrimSpace(string(children)) != worker {
-			return fmt.Errorf("children of the keeper: %s, the worker is %s, %w", children, worker, err)
-		}
-		held, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.Process.Pid))
-		if err != nil || len(held) > heldIdle {
-			return fmt.Errorf("the keeper holds %d descriptors, %w", len(held), err)
-		}
-		for _, name := range s.stateFiles() {
-			if !slices.Contains(serverFiles, filepath.Base(name)) {
-				return fmt.Errorf("left in the state directory: %v", name)
-			}
-		}
-		return s.checkSlots(held)
-	})
-}
-
-// serverFiles are what a server has in its state directory without any session.
-var serverFiles = []string{"lock", "notice", "uploads", "commands", "empty", "hidden"}
-
-// heldIdle is how many descriptors a keeper has for itself, its worker and the server as a whole.
-const heldIdle = 20
-
-// checkSlots checks that no slot of the arena is in use, as the next worker would find it.
-func (s *storm) checkSlots(held []os.DirEntry) error {
-	for _, entry := range held {
-		name := fmt.Sprintf("/proc/%d/fd/%s", s.Process.Pid, entry.Name())
-		if target, _ := os.Readlink(name); !strings.HasPrefix(target, "/memfd:tether") {
-			continue
-		}
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		a, err := arena.Inspect(f)
-		if err != nil {
-			f.Close()
-			return err
-		}
-		defer a.Close()
-		if slots := a.Slots(); len(slots) > 0 {
-			return fmt.Errorf("%d slots are in use", len(slots))
-		}
-		return nil
-	}
-	return fmt.Errorf("the keeper has no arena")
-}
-
-// cgroups returns patterns for the names of the control groups of the server.
-func (s *storm) cgroups() (patterns []string) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.Process.Pid))
-	_, path, _ := strings.Cut("\n"+string(text), "\n0::")
-	path, _, _ = strings.Cut(path, "\n")
-	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-		patterns = append(patterns, filepath.Join(mount, path, fmt.Sprintf("tether-%d-*", s.Process.Pid)))
-	}
-	return patterns
-}
-
-// stateFiles lists what is in the state directory of the server.
-func (s *storm) stateFiles() (names []string) {
-	for _, entry := range s.Env {
-		if dir, ok := strings.CutPrefix(entry, "XDG_STATE_HOME="); ok {
-			names, _ = filepath.Glob(filepath.Join(dir, "tether", "server-*", "*"))
-		}
-	}
-	return names
-}
-
-// report logs what has happened, and checks that it was a storm.
-func (s *storm) report(t *testing.T) {
-	deaths, points := 0, map[string]int{}
-	for line := range strings.Lines(s.stderr.String()) {
-		if strings.Contains(line, "the worker has ended") {
-			deaths++
-		}
-		if name, ok := strings.CutPrefix(line, "crash point "); ok {
-			points[strings.TrimSpace(name)]++
-		}
-		if strings.Contains(line, "the keeper could not be replaced") {
-			t.Error(line)
-		}
-	}
-	t.Logf("%d commands, %d deaths of workers, %d cuts, at least %d replacements of the keeper", s.commands.Load(), deaths, s.cuts, s.renewals)
-	if deaths < 10 || s.renewals == 0 {
-		t.Error("there was no storm")
-	}
-	for _, name := range slices.Sorted(maps.Keys(points)) {
-		t.Logf("%4d workers have died at %s", points[name], name)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,7 +38,7 @@ var tasks = []struct {
 		return task{script: printer(lines), command: client.Command{TTY: true}, stdout: text}
 	}},
 	{"input", func(*storm) task {
-		_, text := numberedText(600_000)
+		_, text := numberedText(300_000)
 		return task{script: "cat", command: client.Command{Stdin: true}, input: text, stdout: text}
 	}},
 	{"input of a terminal", func(*storm) task {
@@ -53,7 +54,7 @@ var tasks = []struct {
 		return p
 	}},
 	{"spool", func(*storm) task {
-		lines, text := numberedText(5 << 20)
+		lines, text := numberedText(longestText)
 		return task{script: fmt.Sprintf("seq %d; : >$COUNT.written", lines), stdout: text, unread: true}
 	}},
 	{"output after the exit", func(*storm) task {
@@ -65,13 +66,24 @@ var tasks = []struct {
 	}},
 }
 
-// numberedText returns a random number of lines, with up to the given size, and their text.
-func numberedText(most int) (lines int, text []byte) {
-	size := 1 + rand.IntN(1+rand.IntN(most))
-	for len(text) < size {
-		lines++
-		text = fmt.Appendln(text, lines)
+// longestText is the longest output or input of a task.
+const longestText = 4 << 20
+
+// allLines are numbered lines, with at least longestText bytes. Each task has the first part of them.
+var allLines = sync.OnceValue(func() (text []byte) {
+	for n := int64(1); len(text) < longestText; n++ {
+		text = append(strconv.AppendInt(text, n, 10), '\n')
 	}
+	return text
+})
+
+// numberedText returns a random number of lines, with about the given size at most, and their text.
+func numberedText(most int) (lines int, text []byte) {
+	all := allLines()
+	size := rand.IntN(1 + rand.IntN(most))
+	text = all[:size+1+bytes.IndexByte(all[size:], '\n')]
+	last := text[bytes.LastIndexByte(text[:len(text)-1], '\n')+1 : len(text)-1]
+	lines, _ = strconv.Atoi(string(last))
 	return lines, text
 }
 
@@ -86,25 +98,26 @@ func printer(lines int) string {
 
 // printing prints on both streams at the same time.
 func printing() task {
-	n, out := numberedText(1 << 20)
+	n, out := numberedText(400_000)
 	m, errs := numberedText(100_000)
 	return task{script: printer(m) + " >&2 & " + printer(n) + "; wait", stdout: out, stderr: errs, code: rand.IntN(100)}
 }
 
-// run runs a task and checks all that it does.
-func (s *storm) run(ctx context.Context, c *client.Client, name string, kind func(*storm) task) error {
+// runTask runs a task and checks all that it does.
+func (s *storm) runTask(ctx context.Context, c *client.Client, name string, kind func(*storm) task) error {
 	t := kind(s)
 	count := filepath.Join(s.dir, name)
 	cmd := t.command
 	key, value, _ := strings.Cut(s.marker, "=")
 	cmd.ID, cmd.Env = name, map[string]string{key: value, "COUNT": count}
-	cmd.Argv = []string{"sh", "-c", fmt.Sprintf("echo once >>$COUNT\n%s\nexit %d", t.script, t.code)}
+	cmd.Argv = []string{"sh", "-c", fmt.Sprintf("echo once in $$ >>$COUNT\n%s\nexit %d", t.script, t.code)}
 	p, err := c.Start(ctx, cmd)
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
 	s.steps.Add(1)
-	out, errs := &collector{storm: s, first: t.ready, ready: make(chan struct{})}, &collector{storm: s}
+	out := &collector{storm: s, terminal: cmd.TTY, first: len(t.ready), ready: make(chan struct{}), want: [2][]byte{[]byte(t.ready), t.stdout}}
+	errs := &collector{storm: s, want: [2][]byte{t.stderr}}
 	if t.unread {
 		out.open = make(chan struct{})
 	}
@@ -112,7 +125,8 @@ func (s *storm) run(ctx context.Context, c *client.Client, name string, kind fun
 	var fed error
 	feeding.Go(func() {
 		if fed = s.feed(ctx, p, t, out.ready, count); fed != nil {
-			fed = fmt.Errorf("input: %w", fed)
+			ran, _ := os.ReadFile(count)
+			fed = fmt.Errorf("input: %w; it has run %q", fed, ran)
 		}
 		if out.open != nil {
 			close(out.open)
@@ -129,32 +143,25 @@ func (s *storm) run(ctx context.Context, c *client.Client, name string, kind fun
 	case err != nil:
 		return fmt.Errorf("output: %w", err)
 	case t.terminate && exit.Code < 128, !t.terminate && exit.Code != t.code:
-		return fmt.Errorf("exit code %d instead of %d", exit.Code, t.code)
+		ran, _ := os.ReadFile(count)
+		return fmt.Errorf("exit code %d instead of %d; it has run %q", exit.Code, t.code, ran)
 	}
-	for _, stream := range []struct {
-		name      string
-		got, want []byte
-	}{{"stdout", out.text(cmd.TTY), append([]byte(t.ready), t.stdout...)}, {"stderr", errs.text(false), t.stderr}} {
-		if !bytes.Equal(stream.got, stream.want) {
-			return fmt.Errorf("%d bytes on %s instead of %d, %d of them equal", len(stream.got), stream.name, len(stream.want), equal(stream.got, stream.want))
+	for name, c := range map[string]*collector{"stdout": out, "stderr": errs} {
+		if want := len(c.want[0]) + len(c.want[1]); c.got != want || c.wrong {
+			return fmt.Errorf("%d bytes on %s instead of %d, %d of them equal", c.got, name, want, c.equal)
 		}
 	}
 	return checkCount(count)
 }
 
-// equal is how many bytes at the beginning are equal.
-func equal(a, b []byte) (n int) {
-	for n < min(len(a), len(b)) && a[n] == b[n] {
-		n++
-	}
-	return n
-}
-
 // checkCount checks that a command has run once.
 func checkCount(name string) error {
 	text, err := os.ReadFile(name)
-	if err != nil || string(text) != "once\n" {
-		return fmt.Errorf("it has run %d times: %w", bytes.Count(text, []byte("\n")), err)
+	if err != nil {
+		return err
+	}
+	if n := bytes.Count(text, []byte("\n")); n != 1 {
+		return fmt.Errorf("it has run %d times: %q", n, text)
 	}
 	os.Remove(name + ".written")
 	return os.Remove(name)
@@ -166,7 +173,8 @@ func (s *storm) feed(ctx context.Context, p *client.Process, t task, ready <-cha
 		select {
 		case <-ready:
 		case <-p.Done():
-			return fmt.Errorf("it has ended before it was ready")
+			exit, err := p.Wait(ctx)
+			return fmt.Errorf("it has ended before it was ready: %+v, %w", exit, err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -199,14 +207,18 @@ func (s *storm) feed(ctx context.Context, p *client.Process, t task, ready <-cha
 	return nil
 }
 
-// A collector collects output. It may block its reader for a time.
+// A collector compares output with what it should be. It may block its reader for a time.
 type collector struct {
-	storm *storm
-	buf   bytes.Buffer
-	first string        // the first line; empty: it does not matter
-	ready chan struct{} // closed when the first line has come
-	once  sync.Once
-	open  chan struct{} // nothing is taken before it is closed; nil: all is taken at once
+	storm    *storm
+	terminal bool      // its lines end with two characters
+	want     [2][]byte // two parts, without the character that a terminal adds
+	got      int       // bytes so far, without that character
+	equal    int       // of them, up to the first that is wrong
+	wrong    bool
+	first    int           // how long the first line is; 0: it does not matter
+	ready    chan struct{} // closed when the first line has come
+	once     sync.Once
+	open     chan struct{} // nothing is taken before it is closed; nil: all is taken at once
 }
 
 // Write implements io.Writer.
@@ -215,17 +227,40 @@ func (c *collector) Write(p []byte) (int, error) {
 		<-c.open
 	}
 	c.storm.steps.Add(1)
-	n, err := c.buf.Write(p)
-	if c.first != "" && bytes.HasPrefix(c.text(true), []byte(c.first)) {
+	n := len(p)
+	if c.terminal {
+		p = bytes.ReplaceAll(p, []byte("\r"), nil)
+	}
+	c.compare(p)
+	if c.first > 0 && c.got >= c.first {
 		c.once.Do(func() { close(c.ready) })
 	}
-	return n, err
+	return n, nil
 }
 
-// text is what was collected; the lines of a terminal end with two characters.
-func (c *collector) text(terminal bool) []byte {
-	if terminal {
-		return bytes.ReplaceAll(c.buf.Bytes(), []byte("\r\n"), []byte("\n"))
+// compare compares the next part.
+func (c *collector) compare(p []byte) {
+	for len(p) > 0 {
+		rest := c.want[1]
+		if at := c.got - len(c.want[0]); at < 0 {
+			rest = c.want[0][c.got:]
+		} else {
+			rest = rest[min(at, len(rest)):]
+		}
+		n := min(len(p), len(rest))
+		if n == 0 { // there is more than there should be
+			c.got, c.wrong = c.got+len(p), true
+			return
+		}
+		if !c.wrong && !bytes.Equal(p[:n], rest[:n]) {
+			c.wrong = true
+			for i := 0; p[i] == rest[i]; i++ {
+				c.equal++
+			}
+		}
+		if !c.wrong {
+			c.equal += n
+		}
+		c.got, p = c.got+n, p[n:]
 	}
-	return c.buf.Bytes()
 }

@@ -48,7 +48,9 @@ func startProgram(t *testing.T, env []string, cmd *exec.Cmd) *program {
 	var err error
 	p.Env = append(os.Environ(), beTether+"=1", "GORACE=atexit_sleep_ms=0", "XDG_STATE_HOME="+t.TempDir())
 	p.Env = append(p.Env, env...)
-	p.Stderr = p.stderr
+	if p.Stderr == nil {
+		p.Stderr = p.stderr
+	}
 	if p.stdin, err = p.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		clients.Go(func() {
 			for i := 0; working.Err() == nil && !t.Failed(); i++ {
 				kind := tasks[(n+i)%len(tasks)]
-				if err := s.run(t.Context(), c, fmt.Sprintf("%d-%d", n, i), kind.task); err != nil {
+				if err := s.runTask(t.Context(), c, fmt.Sprintf("%d-%d", n, i), kind.task); err != nil {
 					t.Errorf("command %d-%d, %s: %v", n, i, kind.name, err)
 				}
 				s.commands.Add(1)
