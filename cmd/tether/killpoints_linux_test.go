@@ -67,7 +67,7 @@ var killPoints = []struct{ point, step, outcome string }{
 	{"arena.slot.free", "forget", goesOn},
 }
 
-// otherPoints are effects that a short session does not have. The storm and the tests of their packages have them.
+// otherPoints are effects that a short session does not have. The storm and the tests of their packages have them; takeoverPoints has some.
 var otherPoints = []string{
 	"arena.create", "arena.input.reset", "arena.journal.copy", "arena.journal.switch", "arena.punch", "outlog.end", "outlog.exit",
 	"outlog.first", "outlog.mark", "outlog.memory", "outlog.off", "outlog.spool", "outlog.write",
@@ -102,6 +102,97 @@ func TestKillPoints(t *testing.T) {
 	slices.Sort(names)
 	if all := crash.Names(); !slices.Equal(all, names) {
 		t.Errorf("the table has the points\n%v, the program has\n%v", names, all)
+	}
+}
+
+// takeoverPoints are the lasting effects of a worker that takes over from a dead one: what it does then, and for a command that the other
+// one has started. None of them loses anything: the next worker does it again.
+var takeoverPoints = map[string]string{
+	"session.attempt":      "counts itself",
+	"session.restoring":    "begins with a process",
+	"keep.hold":            "lets the keeper hold the lock of the cgroups",
+	"keep.free":            "closes descriptors that belong to no process",
+	"keep.ready":           "serves",
+	"outlog.count":         "records output",
+	"arena.input.accepted": "accepts input",
+	"arena.input.sent":     "passes input on",
+	"keep.drop":            "ends the input",
+	"keep.status":          "asks for the status of a command that has ended",
+	"proc.code":            "records the exit",
+	"keep.reap":            "lets the keeper reap it",
+	"proc.reaped":          "knows that",
+	"outlog.ended":         "forgets the log",
+	"arena.slot.free":      "forgets the process",
+}
+
+// A worker that dies behind a lasting effect of its takeover costs nothing.
+func TestKillPointsOfTakeover(t *testing.T) {
+	t.Parallel()
+	for point := range takeoverPoints {
+		for _, way := range tethertest.Scaled([]string{"kill"}, []string{"kill", "panic", "segv"}) {
+			t.Run(point+","+way, func(t *testing.T) {
+				t.Parallel()
+				s := startKept(t, crash.Variable+"="+point+":1,"+way, crash.WorkerVariable+"=2")
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				c := dialKept(t, s.url)
+				count := filepath.Join(t.TempDir(), "count")
+				p, err := c.Start(ctx, client.Command{Argv: []string{"sh", "-c", "echo once >>" + count + "; cat; exit 9"}, Stdin: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.killWorker(t)
+				const lines = 5
+				for i := 1; i <= lines; i++ {
+					if err := p.Write(ctx, fmt.Appendln(nil, i)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := p.CloseStdin(ctx); err != nil {
+					t.Error(err)
+				}
+				var out bytes.Buffer
+				if exit, err := p.CopyOutput(ctx, &out, io.Discard); err != nil || exit.Code != 9 {
+					t.Errorf("%+v, %v", exit, err)
+				}
+				checkNumbered(t, "cat", out.String(), lines)
+				if text, _ := os.ReadFile(count); string(text) != "once\n" {
+					t.Errorf("it has run %d times", bytes.Count(text, []byte("\n")))
+				}
+				if err := c.End(ctx); err != nil {
+					t.Error(err)
+				}
+				s.stop(t)
+				if !strings.Contains(s.stderr.String(), "crash point "+point) {
+					t.Error("no worker has died there")
+				}
+			})
+		}
+	}
+}
+
+// A worker dies when it has asked for an upgrade, or for the replacement of the keeper. The keeper does it, and nothing is lost.
+func TestKillPointsOfUpgrade(t *testing.T) {
+	t.Parallel()
+	for point, hasty := range map[string]string{"keep.upgrade": "1", "keep.renew": hastyRenew} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			first, second := variant(t, "version-first"), variant(t, "version-second")
+			env := []string{hastyVariable + "=" + hasty, crash.Variable + "=" + point + ":1", crash.WorkerVariable + "=1"}
+			s := startKeeperProgram(t, first, env, "--listen", "unix://"+filepath.Join(t.TempDir(), "t.sock"))
+			before := s.awaitWorker(t, 0)
+			p := startEcho(t, dialKept(t, s.url))
+			if point == "keep.upgrade" {
+				s.upgrade(t, "--to", second) // it may be told that the worker has died
+				s.awaitKeeper(t, second)
+			}
+			s.awaitWorker(t, before)
+			checkEcho(t, p)
+			s.stop(t)
+			if !strings.Contains(s.stderr.String(), "crash point "+point) {
+				t.Error("no worker has died there")
+			}
+		})
 	}
 }
 
