@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/executable"
 )
 
 // An appRig is an app-server with a keeper, on a socket file.
@@ -188,7 +189,7 @@ func TestAppServerStopsAfterItsWorker(t *testing.T) {
 func TestAppServerUpgrade(t *testing.T) {
 	t.Parallel()
 	first, second := variant(t, "version-first"), filepath.Join(t.TempDir(), "version-second")
-	if err := copyProgram(first, second); err != nil { // a link would be the same file
+	if err := executable.Copy(first, second); err != nil { // a link would be the same file
 		t.Fatal(err)
 	}
 	r := startApp(t, first)
