@@ -171,6 +171,8 @@ const (
 	FeatureAttributes = "fileAttributes"
 	FeatureOneStream  = "oneStream"
 	FeatureKeeper     = "keeper"
+	FeatureUsage      = "usage"
+	FeatureSurvivors  = "survivors"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

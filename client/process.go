@@ -36,6 +36,8 @@ type ending struct {
 	done    chan struct{} // closed when nothing follows
 	exit    Event         // Kind is 0 until it is known
 	failure error         // why the process was lost
+
+	survivors []wire.Survivor // of the Closed event
 }
 
 // readers are the subscriptions of a process.
@@ -87,6 +89,7 @@ type Exit struct {
 	Code          int              // 128+n if a signal n ended it
 	SandboxDenied bool             // the sandbox probably caused the failure
 	Denial        *wire.DenialFact // the details of that, as far as they are known; may be nil
+	Usage         *wire.Usage      // what the command has used; nil: the server does not say
 }
 
 // await waits for an event. If the event has happened, the end of the context does not
@@ -136,7 +139,15 @@ func (p *Process) Result(ctx context.Context) (Exit, error) {
 			exit.SandboxDenied = r.SandboxDenied
 		}
 	}
-	return Exit{exit.ExitCode, exit.SandboxDenied, exit.Denial}, nil
+	return Exit{exit.ExitCode, exit.SandboxDenied, exit.Denial, exit.Usage}, nil
+}
+
+// Survivors are processes of the command that were killed and were still there when the command was done. They are known once
+// [Process.Done] is closed.
+func (p *Process) Survivors() []wire.Survivor {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.end.survivors
 }
 
 // Err is why the process was lost; nil if it was not.
@@ -193,6 +204,7 @@ func (p *Process) publish(e Event) {
 		if p.end.exit.Kind == 0 { // the exit was lost in a gap
 			close(p.end.exited)
 		}
+		p.end.survivors = e.Survivors
 		close(p.end.done)
 	}
 	p.log.add(e)

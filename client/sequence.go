@@ -22,8 +22,8 @@ type EventKind uint8
 // The kinds of events.
 const (
 	Output EventKind = iota + 1 // Stream and Data
-	Exited                      // ExitCode, SandboxDenied and Denial; output may still follow
-	Closed                      // nothing follows
+	Exited                      // ExitCode, SandboxDenied, Denial and Usage; output may still follow
+	Closed                      // Survivors; nothing follows
 	Gap                         // the events from First to Seq are lost
 )
 
@@ -40,6 +40,9 @@ type Event struct {
 	SandboxDenied bool             // the sandbox probably caused the failure
 	Denial        *wire.DenialFact // the details of that, as far as they are known; may be nil
 	verdictKnown  bool             // the server has set SandboxDenied
+	Usage         *wire.Usage      // what the command has used; nil: the server does not say
+
+	Survivors []wire.Survivor // processes of the command that were killed and are still there
 
 	First uint64 // of a Gap
 
@@ -155,7 +158,7 @@ func (s *sequence) collect(r *wire.ReadResult, target uint64) (map[uint64]Event,
 		if _, isChunk := found[target]; isChunk || isEarly && known.Kind != Closed {
 			return nil, protocolError("process close sequence %d conflicts with recovered output", target)
 		}
-		found[target] = Event{Kind: Closed, Seq: target}
+		found[target] = Event{Kind: Closed, Seq: target, Survivors: r.TetherSurvivors}
 	}
 	if !r.Exited {
 		return found, nil
@@ -172,7 +175,8 @@ func (s *sequence) collect(r *wire.ReadResult, target uint64) (map[uint64]Event,
 	for seq := target; seq > s.last; seq-- {
 		_, isFound := found[seq]
 		if _, isEarly := s.early[seq]; !isFound && !isEarly {
-			found[seq] = Event{Kind: Exited, Seq: seq, ExitCode: *r.ExitCode, SandboxDenied: r.SandboxDenied, Denial: r.TetherDenial, verdictKnown: true}
+			found[seq] = Event{Kind: Exited, Seq: seq, ExitCode: *r.ExitCode, SandboxDenied: r.SandboxDenied, Denial: r.TetherDenial,
+				verdictKnown: true, Usage: r.TetherUsage}
 			return found, nil
 		}
 	}

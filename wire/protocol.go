@@ -264,6 +264,9 @@ type ReadResult struct {
 	Failure       *string       `json:"failure"`
 	SandboxDenied bool          `json:"sandboxDenied" wire:"default"`
 	TetherDenial  *DenialFact   `json:"tetherDenial,omitempty"`
+	TetherUsage   *Usage        `json:"tetherUsage,omitempty"` // once exited
+
+	TetherSurvivors []Survivor `json:"tetherSurvivors,omitempty" wire:"default"` // once closed
 }
 
 // OutputChunk is one piece of output.
@@ -289,10 +292,14 @@ type ProcessExited struct {
 	SandboxDenied *bool  `json:"sandboxDenied"` // nil: not known
 
 	TetherDenial *DenialFact `json:"tetherDenial,omitempty"`
+	TetherUsage  *Usage      `json:"tetherUsage,omitempty"`
 }
 
 // ProcessClosed is the notification process/closed.
 type ProcessClosed struct {
 	ProcessID string `json:"processId"`
 	Seq       uint64 `json:"seq"`
+
+	// TetherSurvivors are processes of the command that were killed and are still there.
+	TetherSurvivors []Survivor `json:"tetherSurvivors,omitempty" wire:"default"`
 }

@@ -2,13 +2,16 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/account"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/slots"
 )
@@ -85,7 +88,9 @@ type child struct {
 
 	launched Launched // the processes that a launcher has started
 
-	kept    *kept    // nil: the child ends with this program
+	kept      *kept  // nil: the child ends with this program
+	inherited uint64 // bytes of memory that this program had when it made the child; 0: not known
+
 	foreign bool     // it is a child of the keeper
 	own     *pidSet  // nil if it is
 	pidfd   *os.File // nil on systems without pidfds: there a wait holds a thread
@@ -107,7 +112,7 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		return nil, err
 	}
 	defer h.launches.Free()
-	c := &child{tty: spec.TTY, own: h.own, foreign: req.sibling}
+	c := &child{tty: spec.TTY, own: h.own, foreign: req.sibling, inherited: account.OwnMemory()}
 	defer func() {
 		if err != nil {
 			c.closeFiles()
@@ -338,46 +343,71 @@ func (h *host) takeCgroup(req *forkRequest) {
 	req.close = append(req.close, fd)
 }
 
-// wait returns the exit code when the child has exited, and leaves it unreaped. If a launcher
+// wait returns how the child has ended when it has, and leaves it unreaped. If a launcher
 // does not end although its command has exited, the launcher is killed.
-func (c *child) wait() int {
+func (c *child) wait() ending {
 	if c.launched.Leader == nil {
 		return c.awaitExit()
 	}
 	stop := c.watchLeader()
-	code := c.awaitExit()
+	end := c.awaitExit()
 	if own, hidden := stop(); hidden {
-		return own
+		end.code = own
 	}
-	return code
+	return end
 }
 
 // awaitExit waits for the child itself.
-func (c *child) awaitExit() int {
+func (c *child) awaitExit() ending {
 	if code, ok := c.kept.exitCode(); ok {
-		return code
+		return ending{code: code, recorded: true}
 	}
 	if c.foreign {
 		return c.awaitForeign()
 	}
-	code := -1
+	var used unix.Rusage
+	asked := -1 // the code that came with the usage
+	wait := func(idType, id, flags int) (code int, ok bool) {
+		asked, ok = exitCode(idType, id, flags, &used)
+		return asked, ok
+	}
+	code, err := -1, errNoPidfd
 	if c.pidfd != nil {
-		conn, err := c.pidfd.SyscallConn()
-		if err == nil {
+		var conn syscall.RawConn
+		if conn, err = c.pidfd.SyscallConn(); err == nil {
 			err = conn.Read(func(fd uintptr) (ok bool) {
 				code, ok = exitOf(
-					func() (int, bool) { return exitCode(unix.P_PIDFD, int(fd), unix.WNOHANG) },
+					func() (int, bool) { return wait(unix.P_PIDFD, int(fd), unix.WNOHANG) },
 					func() bool { return hasExited(int(fd)) },
 					func() int { return exitCodeInTable(int(fd), c.pid) })
 				return ok
 			})
 		}
-		if err == nil {
-			return code
-		}
 	}
-	code, _ = exitCode(unix.P_PID, c.pid, 0)
-	return code
+	if err != nil {
+		code, _ = wait(unix.P_PID, c.pid, 0)
+	}
+	end := ending{code: code}
+	if asked >= 0 {
+		figures := account.OfRusage(&used)
+		end.used = &figures
+	}
+	return end
+}
+
+// errNoPidfd means that the system has no pidfds.
+var errNoPidfd = errors.New("no pidfd")
+
+// groups names the control groups of the child.
+func (c *child) groups() account.Groups {
+	tree := c.tree
+	if l, ok := tree.(launchedTree); ok {
+		tree = l.tree
+	}
+	if group, ok := tree.(*cgroup); ok {
+		return group.accounts()
+	}
+	return account.Groups{}
 }
 
 // close gives back the resources of the child. The pid stays reserved until the

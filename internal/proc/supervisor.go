@@ -279,6 +279,7 @@ func (s *Supervisor) Adopt(ctx context.Context, a Adoption) (*Process, error) {
 	if a.Closed {
 		p.state, p.released = closed, true
 		p.code, _ = c.kept.exitCode()
+		p.usage.figures, p.usage.known = c.kept.usage()
 		close(p.done)
 		if len(a.Files) > 0 {
 			c.kept.free() // as close of an earlier program would have done

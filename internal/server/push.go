@@ -221,6 +221,9 @@ func (p *outputPush) encodeEnd(e outlog.Entry) {
 		b = append(b, `,"exitCode":`...)
 		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
 		b = appendDenial(b, p.process.Command.Denial())
+		b = appendUsage(b, p.process)
+	} else {
+		b = appendSurvivors(b, p.process)
 	}
 	p.batch.Seal(append(b, "}}"...))
 }

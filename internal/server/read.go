@@ -140,7 +140,14 @@ func (r *request) answerRead(read *session.Read) {
 	if page.Exited {
 		denial = read.Process.Command.Denial()
 	}
-	msg = append(appendDenial(msg, denial), `}}`...)
+	msg = appendDenial(msg, denial)
+	if page.Exited {
+		msg = appendUsage(msg, read.Process)
+	}
+	if page.Closed {
+		msg = appendSurvivors(msg, read.Process)
+	}
+	msg = append(msg, `}}`...)
 	push, paced := read.BeginPush()
 	if !push {
 		r.ReplyEncoded(msg)
@@ -159,6 +166,22 @@ func appendChunk(b []byte, e outlog.Entry) []byte {
 	b = slices.Grow(b, n+len(`"}}`))
 	base64.StdEncoding.Encode(b[len(b):len(b)+n], e.Data)
 	return append(b[:len(b)+n], '"')
+}
+
+// appendUsage appends the member "tetherUsage" of a process that has exited, if its account is known.
+func appendUsage(b []byte, p *session.Process) []byte {
+	if u := p.Usage(); u != nil {
+		b = wire.AppendValue(append(b, `,"tetherUsage":`...), u)
+	}
+	return b
+}
+
+// appendSurvivors appends the member "tetherSurvivors" of a process that is closed, if there are any.
+func appendSurvivors(b []byte, p *session.Process) []byte {
+	if left := p.Survivors(); len(left) > 0 {
+		b = wire.AppendValue(append(b, `,"tetherSurvivors":`...), left)
+	}
+	return b
 }
 
 // appendDenial appends the members "sandboxDenied" and, if there are details,
