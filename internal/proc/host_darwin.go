@@ -153,6 +153,8 @@ func (c *child) wait() ending {
 // groups returns nothing: this system has no control groups.
 func (c *child) groups() account.Groups { return account.Groups{} }
 
+func (c *child) abandon() {}
+
 func (c *child) awaitInit() *account.Figures { return nil }
 
 func (l *Launched) signalGroup(syscall.Signal) error { return ErrUnsupported }

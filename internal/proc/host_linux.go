@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -384,7 +385,10 @@ func (c *child) awaitExit() ending {
 			})
 		}
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded): // abandoned, but it may have exited just now
+		code, _ = wait(unix.P_PID, c.pid, unix.WNOHANG)
+	case err != nil:
 		code, _ = wait(unix.P_PID, c.pid, 0)
 	}
 	end := ending{code: code}
@@ -393,6 +397,13 @@ func (c *child) awaitExit() ending {
 		end.used = &figures
 	}
 	return end
+}
+
+// abandon makes wait return although the child has not exited.
+func (c *child) abandon() {
+	if c.pidfd != nil {
+		c.pidfd.SetReadDeadline(time.Unix(1, 0))
+	}
 }
 
 // errNoPidfd means that the system has no pidfds.

@@ -45,6 +45,7 @@ type child struct {
 func (c *child) wait() ending                     { return ending{code: -1} }
 func (c *child) groups() account.Groups           { return account.Groups{} }
 func (c *child) close()                           {}
+func (c *child) abandon()                         {}
 func (c *child) awaitInit() *account.Figures      { return nil }
 func (c *child) resize(rows, cols uint16) error   { return ErrUnsupported }
 func (c *child) signalGroup(syscall.Signal) error { return ErrUnsupported }

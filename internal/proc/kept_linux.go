@@ -307,10 +307,13 @@ func (c *child) awaitForeign() ending {
 	if err == nil {
 		err = conn.Read(func(fd uintptr) bool { return hasExited(int(fd)) })
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return ending{code: -1}
 	}
 	code, used, ended := c.kept.keeper.Status(c.pid)
+	if !ended && err != nil {
+		return ending{code: -1} // abandoned
+	}
 	if !ended || code < 0 {
 		withDescriptor(c.pidfd, func(fd int) error { code = exitCodeInTable(fd, c.pid); return nil })
 	}

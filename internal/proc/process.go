@@ -435,11 +435,20 @@ func (p *Process) enforce(e *termination) {
 	for _, out := range p.outputs {
 		out.cutAfter(p.sup.grace)
 	}
-	timeout := time.NewTimer(2 * p.sup.grace)
-	defer timeout.Stop()
-	select {
-	case <-e.drained:
-	case <-timeout.C: // the sink is full and is not read
-		p.sink.Cut()
+	full, stuck := time.NewTimer(2*p.sup.grace), time.NewTimer(p.sup.stuck)
+	defer full.Stop()
+	defer stuck.Stop()
+	for {
+		select {
+		case <-e.drained:
+			return
+		case <-full.C: // the sink is full and is not read
+			p.sink.Cut()
+		case <-stuck.C: // the child itself is a survivor
+			p.child.abandon()
+		}
 	}
 }
+
+// stuckWait is how long the exit of a child is awaited after it was killed. Then the process is closed without an exit code.
+const stuckWait = 3 * time.Second

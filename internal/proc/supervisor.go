@@ -139,6 +139,7 @@ type Supervisor struct {
 	host     *host         // the system-specific part; nil: no start has needed it
 	grace    time.Duration // terminateGrace
 	fullSink time.Duration // fullSinkWait
+	stuck    time.Duration // stuckWait
 	lifetime context.Context
 	end      context.CancelCauseFunc
 	tasks    sync.WaitGroup // every goroutine of every process
@@ -167,6 +168,7 @@ func New(cfg Config) *Supervisor {
 		log:       cfg.Log,
 		grace:     terminateGrace,
 		fullSink:  fullSinkWait,
+		stuck:     stuckWait,
 		lifetime:  lifetime,
 		end:       end,
 		processes: make(map[*Process]struct{}),
