@@ -103,7 +103,7 @@ func microsText(us uint64) string {
 func survivorLines(list wire.ListResult) (lines []string) {
 	add := func(whose string, left []wire.Survivor) {
 		for i := range left {
-			lines = append(lines, "still there after a kill, "+whose+": "+left[i].Text())
+			lines = append(lines, terminal.Printable("still there after a kill, "+whose+": "+left[i].Text()))
 		}
 	}
 	for _, p := range list.Processes {
