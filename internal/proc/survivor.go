@@ -2,6 +2,20 @@ package proc
 
 import "fmt"
 
+// A KillKind says how everything that a process started is found when it is killed.
+type KillKind int
+
+// The kinds, from the one that reaches most.
+const (
+	KillByKernel KillKind = iota // by the kernel, which knows all members of the cgroup (cgroup.kill)
+	KillMembers                  // the members of the cgroup, one by one
+	KillFound                    // what a search of the process table finds
+	KillGroup                    // the process group
+)
+
+// KillKind returns how the process is killed.
+func (p *Process) KillKind() KillKind { return p.child.killKind() }
+
 // survivorsNamed is how many survivors of one process are named: a log line and a message have to stay short.
 const survivorsNamed = 16
 

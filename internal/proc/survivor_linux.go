@@ -11,6 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+func (c *child) killKind() KillKind {
+	tree := c.tree
+	if l, ok := tree.(launchedTree); ok {
+		tree = l.tree
+	}
+	group, ok := tree.(*cgroup)
+	switch {
+	case !ok:
+		return KillFound
+	case unix.Access(group.file("cgroup.kill"), unix.W_OK) != nil:
+		return KillMembers
+	}
+	return KillByKernel
+}
+
 // newSurvivor describes a process; ok is false if it has ended.
 func newSurvivor(pid int) (s Survivor, ok bool) {
 	s = Survivor{PID: pid}
