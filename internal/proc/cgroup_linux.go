@@ -283,6 +283,15 @@ type cgroup struct {
 	killed atomic.Bool // killed by the kernel, which then also kills later members
 }
 
+// cgroupOf returns the cgroup that a tree is; nil: it is none.
+func cgroupOf(t tree) *cgroup {
+	if l, ok := t.(launchedTree); ok {
+		t = l.tree
+	}
+	group, _ := t.(*cgroup)
+	return group
+}
+
 func (g *cgroup) file(name string) string { return g.path + "/" + name }
 
 // accounts names the control groups from which the usage of the processes is read.

@@ -411,11 +411,7 @@ var errNoPidfd = errors.New("no pidfd")
 
 // groups names the control groups of the child.
 func (c *child) groups() account.Groups {
-	tree := c.tree
-	if l, ok := tree.(launchedTree); ok {
-		tree = l.tree
-	}
-	if group, ok := tree.(*cgroup); ok {
+	if group := cgroupOf(c.tree); group != nil {
 		return group.accounts()
 	}
 	return account.Groups{}
@@ -430,11 +426,7 @@ func (c *child) close() {
 		c.pidfd.Close()
 	}
 	c.launched.Close()
-	tree := c.tree
-	if l, ok := tree.(launchedTree); ok {
-		tree = l.tree
-	}
-	if _, ok := tree.(*cgroup); ok {
+	if cgroupOf(c.tree) != nil {
 		c.reap() // no search needs the child's number any more; if this fails, release tries again
 	}
 }

@@ -52,12 +52,8 @@ func (p *Process) CPU() (used time.Duration, known bool) {
 	if p.settled {
 		return 0, false
 	}
-	tree := p.child.tree
-	if launched, ok := tree.(launchedTree); ok {
-		tree = launched.tree
-	}
-	group, ok := tree.(*cgroup)
-	if !ok {
+	group := cgroupOf(p.child.tree)
+	if group == nil {
 		return 0, false
 	}
 	all, known := account.CPUOf(group.path)

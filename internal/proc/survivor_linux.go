@@ -12,13 +12,9 @@ import (
 )
 
 func (c *child) killKind() KillKind {
-	tree := c.tree
-	if l, ok := tree.(launchedTree); ok {
-		tree = l.tree
-	}
-	group, ok := tree.(*cgroup)
+	group := cgroupOf(c.tree)
 	switch {
-	case !ok:
+	case group == nil:
 		return KillFound
 	case unix.Access(group.file("cgroup.kill"), unix.W_OK) != nil:
 		return KillMembers

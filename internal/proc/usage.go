@@ -46,11 +46,12 @@ func (p *Process) measure(e ending) usage {
 		return usage{}
 	}
 	var u account.Usage
-	switch l := p.spec.Launcher; {
-	case l != nil && l.Stays: // its own usage does not tell what the command has used
+	switch l, launched := p.spec.Launcher, &p.child.launched; {
+	case l != nil && l.Stays && launched.Init != nil: // the launcher has not waited for all processes, but this one has
 		if e.init != nil {
 			u = e.init.Usage()
 		}
+	case l != nil && l.Stays && launched.Leader == nil: // the command was not executed
 	case e.used != nil:
 		u = e.used.UsageOf(p.child.inherited)
 	}
