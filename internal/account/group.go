@@ -12,14 +12,14 @@ import (
 type Groups struct {
 	Unified string // in the hierarchy of version 2
 
-	// In hierarchies of version 1, which may be the same directory.
+	// Fresh says that no other command was in Unified before, so that its peaks and events belong to this one.
+	Fresh bool
+
+	// In hierarchies of version 1. Name only groups in which no other command was before.
 	CPU    string // cpuacct
 	Memory string
 	Pids   string
 	IO     string // blkio
-
-	// Fresh says that no other command was in the groups before, so that peaks and events belong to this one.
-	Fresh bool
 
 	// Before is the CPU time of commands that were in Unified before. If it is not known, Of is Unknown.
 	Before CPU
@@ -30,12 +30,18 @@ type Groups struct {
 
 // Add replaces figures of u by those of the groups, which cover the whole tree.
 func (g *Groups) Add(u *Usage) {
-	g.addCPU(u)
-	if g.Fresh {
-		g.addMemory(u)
-		g.addProcesses(u)
-		g.addIO(u)
+	unified := g.Unified
+	if !g.Fresh {
+		unified = "" // it has only the CPU time
 	}
+	g.addCPU(u)
+	g.addMemory(u, unified)
+	for _, dir := range []string{unified, g.Pids} {
+		if peak, ok := number(dir, "pids.peak"); ok {
+			u.Processes = peak
+		}
+	}
+	g.addIO(u, unified)
 }
 
 func (g *Groups) addCPU(u *Usage) {
@@ -44,9 +50,6 @@ func (g *Groups) addCPU(u *Usage) {
 			u.CPU = CPU{max(0, now.User-g.Before.User), max(0, now.System-g.Before.System), Tree}
 			return
 		}
-	}
-	if g.CPU == "" || !g.Fresh {
-		return
 	}
 	user, haveUser := number(g.CPU, "cpuacct.usage_user")
 	system, haveSystem := number(g.CPU, "cpuacct.usage_sys")
@@ -67,17 +70,14 @@ func CPUOf(dir string) (CPU, bool) {
 	return CPU{time.Duration(user) * time.Microsecond, time.Duration(system) * time.Microsecond, Tree}, haveUser && haveSystem
 }
 
-func (g *Groups) addMemory(u *Usage) {
-	if peak, ok := number(g.Unified, "memory.peak"); ok {
+func (g *Groups) addMemory(u *Usage, unified string) {
+	if peak, ok := number(unified, "memory.peak"); ok {
 		u.Memory = Memory{peak, Tree}
 	}
-	if events, ok := read(g.Unified, "memory.events"); ok {
+	if events, ok := read(unified, "memory.events"); ok {
 		kills, _ := value(events, "oom_kill")
 		reached, _ := value(events, "oom")
 		u.Kill = g.kill(kills, reached > 0)
-	}
-	if g.Memory == "" {
-		return
 	}
 	if peak, ok := number(g.Memory, "memory.max_usage_in_bytes"); ok {
 		u.Memory = Memory{peak, Tree}
@@ -98,26 +98,17 @@ func (g *Groups) kill(kills uint64, reached bool) Kill {
 	return k
 }
 
-func (g *Groups) addProcesses(u *Usage) {
-	for _, dir := range []string{g.Unified, g.Pids} {
-		if peak, ok := number(dir, "pids.peak"); ok {
-			u.Processes = peak
-		}
-	}
-}
-
-func (g *Groups) addIO(u *Usage) {
-	var read1, written1 uint64
-	text, ok := read(g.Unified, "io.stat")
+func (g *Groups) addIO(u *Usage, unified string) {
+	in, out := uint64(0), uint64(0)
+	text, ok := read(unified, "io.stat")
 	if ok {
-		read1, written1 = sumUnified(text)
+		in, out = sumUnified(text)
 	} else if text, ok = read(g.IO, "blkio.throttle.io_service_bytes_recursive"); ok {
-		read1, written1 = sumVersion1(text)
+		in, out = sumVersion1(text)
 	}
-	if !ok {
-		return
+	if ok {
+		u.IO = IO{max(u.IO.Read, in), max(u.IO.Written, out), Tree}
 	}
-	u.IO = IO{max(u.IO.Read, read1), max(u.IO.Written, written1), Tree}
 }
 
 // sumUnified adds up lines such as "8:0 rbytes=4096 wbytes=0 rios=1 …".

@@ -33,7 +33,7 @@ func version1(t *testing.T, controller string) string {
 // The kernel's own groups have the figures: of a command that reaches its limit of memory.
 func TestGroupsOfTheKernel(t *testing.T) {
 	const limit = 16 << 20
-	g := Groups{Memory: version1(t, "memory"), CPU: version1(t, "cpuacct"), Pids: version1(t, "pids"), IO: version1(t, "blkio"), Fresh: true, MemoryLimit: limit}
+	g := Groups{Memory: version1(t, "memory"), CPU: version1(t, "cpuacct"), Pids: version1(t, "pids"), IO: version1(t, "blkio"), MemoryLimit: limit}
 	if err := os.WriteFile(filepath.Join(g.Memory, "memory.limit_in_bytes"), []byte("16M"), 0); err != nil {
 		t.Skip(err)
 	}

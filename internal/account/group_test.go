@@ -67,7 +67,7 @@ func TestGroups(t *testing.T) {
 		"garbage": {Groups{Unified: group(t, map[string]string{"cpu.stat": "user_usec x\nsystem_usec -1", "memory.peak": "", "memory.events": "oom_kill",
 			"pids.peak": "max\n", "io.stat": "\n= \n8:0 rbytes wbytes=z"}), Fresh: true, Before: CPU{Of: Tree}},
 			Usage{CPU: waited.CPU, Memory: waited.Memory, IO: IO{100, 9000, Tree}}},
-		"version 1": {Groups{Fresh: true, MemoryLimit: 1 << 20,
+		"version 1": {Groups{MemoryLimit: 1 << 20, Unified: group(t, unified), Before: CPU{System: time.Second}, // which others have used before
 			CPU:    group(t, map[string]string{"cpuacct.usage_user": "3000000000\n", "cpuacct.usage_sys": "2000000000\n"}),
 			Memory: group(t, map[string]string{"memory.max_usage_in_bytes": "73400320\n", "memory.failcnt": "8\n", "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"}),
 			Pids:   group(t, map[string]string{"pids.peak": "17\n"}),
