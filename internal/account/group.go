@@ -79,15 +79,19 @@ func (g *Groups) addMemory(u *Usage, unified string) {
 		reached, _ := value(events, "oom")
 		u.Kill = g.kill(kills, reached > 0)
 	}
-	if peak, ok := number(g.Memory, "memory.max_usage_in_bytes"); ok {
+	peak, ok := number(g.Memory, "memory.max_usage_in_bytes")
+	if ok {
 		u.Memory = Memory{peak, Tree}
 	}
 	if control, ok := read(g.Memory, "memory.oom_control"); ok {
 		kills, _ := value(control, "oom_kill")
-		reached, _ := number(g.Memory, "memory.failcnt")
-		u.Kill = g.kill(kills, reached > 0)
+		failures, _ := number(g.Memory, "memory.failcnt") // 0 if a limit that includes swap was reached first
+		u.Kill = g.kill(kills, failures > 0 || peak+limitMargin >= g.MemoryLimit)
 	}
 }
+
+// limitMargin is how far below its limit a command may be when a process is killed: the kernel counts memory in batches.
+const limitMargin = 256 << 10
 
 // kill describes kills. reached says whether the limit of the group itself was reached.
 func (g *Groups) kill(kills uint64, reached bool) Kill {

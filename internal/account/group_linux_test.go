@@ -37,6 +37,7 @@ func TestGroupsOfTheKernel(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(g.Memory, "memory.limit_in_bytes"), []byte("16M"), 0); err != nil {
 		t.Skip(err)
 	}
+	os.WriteFile(filepath.Join(g.Memory, "memory.memsw.limit_in_bytes"), []byte("16M"), 0) // where swap is accounted for
 	var enter strings.Builder
 	for _, dir := range []string{g.Memory, g.CPU, g.Pids, g.IO} {
 		enter.WriteString("echo $$ >" + dir + "/cgroup.procs; ")
