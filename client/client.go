@@ -172,6 +172,8 @@ const (
 	FeatureOneStream  = "oneStream"
 	FeatureKeeper     = "keeper"
 	FeatureLimits     = "limits"
+	FeatureUsage      = "usage"
+	FeatureSurvivors  = "survivors"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/wording"
+	"github.com/tetherexec/tether/wire"
 )
 
 // Errors to look for with errors.Is.
@@ -168,4 +169,22 @@ func shortDuration(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
+}
+
+// A SurvivorsError says that a session was ended, but some of its processes are still there.
+type SurvivorsError struct{ Survivors []wire.Survivor }
+
+func survivorsError(left []wire.Survivor) error {
+	if len(left) == 0 {
+		return nil
+	}
+	return &SurvivorsError{left}
+}
+
+func (e *SurvivorsError) Error() string {
+	texts := make([]string, len(e.Survivors))
+	for i := range e.Survivors {
+		texts[i] = e.Survivors[i].Text()
+	}
+	return "the session was ended, but processes are still there: " + strings.Join(texts, "; ")
 }

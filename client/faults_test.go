@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
@@ -393,6 +394,47 @@ func TestExitWithoutVerdict(t *testing.T) {
 		t.Errorf("Wait: %+v, %v", exit, err)
 	}
 	wait()
+}
+
+// What a command has used, and what a kill has left, comes with its events, or with a read after a lost connection.
+func TestUsageAndSurvivors(t *testing.T) {
+	t.Parallel()
+	const (
+		usage     = `"tetherUsage":{"wallUs":1500,"blockedUs":7,"userUs":3,"systemUs":4,"cpuOf":"tree","memoryKill":{"processes":1,"limit":"command","bytes":1048576},"later":[]}`
+		survivors = `"tetherSurvivors":[{"pid":9,"state":"D","command":"dd","reason":"it waits"}]`
+	)
+	check := func(t *testing.T, p *client.Process) {
+		t.Helper()
+		exit, err := p.Wait(tethertest.Within(t))
+		if err != nil || exit.Usage == nil || exit.Usage.WallUs != 1500 || exit.Usage.CPU() != 7*time.Microsecond || exit.Usage.MemoryPeakBytes != nil ||
+			exit.Usage.MemoryKill.Text() != "memory limit of 1 MiB" {
+			t.Errorf("Wait: %+v, %v", exit, err)
+		}
+		if left := p.Survivors(); len(left) != 1 || left[0].Text() != "process 9 (dd): it waits" {
+			t.Errorf("survivors: %+v", left)
+		}
+	}
+	t.Run("events", func(t *testing.T) {
+		t.Parallel()
+		s := scripted.NewServer(t)
+		_, p, first := started(t, s, client.Options{})
+		first.Say(`{"method":"process/exited","params":{"processId":"P","seq":1,"exitCode":1,"sandboxDenied":false,` + usage + `}}`)
+		first.Say(`{"method":"process/closed","params":{"processId":"P","seq":2,` + survivors + `}}`)
+		check(t, p)
+	})
+	t.Run("read after a lost connection", func(t *testing.T) {
+		t.Parallel()
+		s := scripted.NewServer(t)
+		_, p, first := started(t, s, client.Options{})
+		wait := scripted.Play(t, func() {
+			first.Cut()
+			again := s.Accept()
+			again.Welcome("S")
+			again.Serve("process/read", strings.Replace(scripted.ReadAnswer(3, true, true), `"sandboxDenied":false`, `"sandboxDenied":false,`+usage+`,`+survivors, 1))
+		})
+		check(t, p)
+		wait()
+	})
 }
 
 // The answer to a start is lost, and the server does not have retryStart.

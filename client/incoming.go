@@ -22,7 +22,7 @@ func (l *Link) Notification(method string, params []byte) error {
 	case wire.NoteProcessExited:
 		var n wire.ProcessExited
 		if err = wire.Decode(params, &n); err == nil {
-			e := Event{Kind: Exited, Seq: n.Seq, ExitCode: n.ExitCode, Denial: n.TetherDenial, Limit: n.TetherLimit}
+			e := Event{Kind: Exited, Seq: n.Seq, ExitCode: n.ExitCode, Denial: n.TetherDenial, Limit: n.TetherLimit, Usage: n.TetherUsage}
 			if n.SandboxDenied != nil {
 				e.SandboxDenied, e.verdictKnown = *n.SandboxDenied, true
 			}
@@ -31,7 +31,7 @@ func (l *Link) Notification(method string, params []byte) error {
 	case wire.NoteProcessClosed:
 		var n wire.ProcessClosed
 		if err = wire.Decode(params, &n); err == nil {
-			c.event(n.ProcessID, Event{Kind: Closed, Seq: n.Seq})
+			c.event(n.ProcessID, Event{Kind: Closed, Seq: n.Seq, Survivors: n.TetherSurvivors})
 		}
 	case wire.NoteNetworkPolicyDecision:
 		c.decided(params)

@@ -30,16 +30,21 @@ func (c *Client) Sessions(ctx context.Context) ([]wire.SessionInfo, error) {
 
 // Processes lists the processes of a session, or of all sessions if the public id is empty.
 func (c *Client) Processes(ctx context.Context, sessionID string) ([]wire.ProcessInfo, error) {
+	r, err := c.ListProcesses(ctx, sessionID)
+	return r.Processes, err
+}
+
+// ListProcesses is Processes, with all that the server says: also which killed processes of sessions that have ended are still there.
+func (c *Client) ListProcesses(ctx context.Context, sessionID string) (r wire.ListResult, err error) {
 	if !c.Has(FeatureList) {
-		return nil, unsupported("listing processes")
+		return r, unsupported("listing processes")
 	}
 	var params wire.ListParams
 	if sessionID != "" {
 		params.SessionID = &sessionID
 	}
-	var r wire.ListResult
-	err := c.Call(ctx, Idempotent, wire.MethodProcessList, params, &r)
-	return r.Processes, err
+	err = c.Call(ctx, Idempotent, wire.MethodProcessList, params, &r)
+	return r, err
 }
 
 // Observed is an event of an observed process, with its time. A Gap has no time.
@@ -227,13 +232,13 @@ func (w *observations) Notification(l *Link, method string, params []byte) error
 			return err
 		}
 		id, e = n.ObserveID, Observed{Event{Kind: Exited, Seq: n.Seq, ExitCode: n.ExitCode, SandboxDenied: n.SandboxDenied,
-			Denial: n.TetherDenial, Limit: n.TetherLimit, verdictKnown: true}, time.UnixMilli(n.TimeMs)}
+			Denial: n.TetherDenial, Limit: n.TetherLimit, Usage: n.TetherUsage, verdictKnown: true}, time.UnixMilli(n.TimeMs)}
 	case wire.NoteObservedClosed:
 		var n wire.ObservedClosed
 		if err := wire.Decode(params, &n); err != nil {
 			return err
 		}
-		id, e = n.ObserveID, Observed{Event{Kind: Closed, Seq: n.Seq}, time.UnixMilli(n.TimeMs)}
+		id, e = n.ObserveID, Observed{Event{Kind: Closed, Seq: n.Seq, Survivors: n.TetherSurvivors}, time.UnixMilli(n.TimeMs)}
 	case wire.NoteObservedEvicted:
 		var n wire.ObservedEvicted
 		if err := wire.Decode(params, &n); err != nil {

@@ -37,6 +37,8 @@ type ending struct {
 	done    chan struct{} // closed when nothing follows
 	exit    Event         // Kind is 0 until it is known
 	failure error         // why the process was lost
+
+	survivors []wire.Survivor // of the Closed event
 }
 
 // readers are the subscriptions of a process.
@@ -93,6 +95,7 @@ type Exit struct {
 	SandboxDenied bool             // the sandbox probably caused the failure
 	Denial        *wire.DenialFact // the details of that, as far as they are known; may be nil
 	Limit         string           // the limit because of which the server has ended the command, such as wire.LimitTimeMs; "": none
+	Usage         *wire.Usage      // what the command has used; nil: the server does not say
 }
 
 // await waits for an event. If the event has happened, the end of the context does not
@@ -142,11 +145,19 @@ func (p *Process) Result(ctx context.Context) (Exit, error) {
 			exit.SandboxDenied = r.SandboxDenied
 		}
 	}
-	result := Exit{Code: exit.ExitCode, SandboxDenied: exit.SandboxDenied, Denial: exit.Denial}
+	result := Exit{Code: exit.ExitCode, SandboxDenied: exit.SandboxDenied, Denial: exit.Denial, Usage: exit.Usage}
 	if exit.Limit != nil {
 		result.Limit = *exit.Limit
 	}
 	return result, nil
+}
+
+// Survivors are processes of the command that were killed and were still there when the command was done. They are known once
+// [Process.Done] is closed.
+func (p *Process) Survivors() []wire.Survivor {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.end.survivors
 }
 
 // Err is why the process was lost; nil if it was not.
@@ -203,6 +214,7 @@ func (p *Process) publish(e Event) {
 		if p.end.exit.Kind == 0 { // the exit was lost in a gap
 			close(p.end.exited)
 		}
+		p.end.survivors = e.Survivors
 		close(p.end.done)
 	}
 	p.log.add(e)

@@ -103,25 +103,34 @@ func (r *Remote) Terminate(ctx context.Context) (running bool, err error) {
 }
 
 // EndSession ends another session, by its public id, and all processes that it has started.
-// It returns when they are gone.
+// It returns when they are gone, or with a *SurvivorsError if some of them cannot be killed.
 func (c *Client) EndSession(ctx context.Context, sessionID string) error {
 	if !c.Has(FeatureEndSession) {
 		return unsupported("ending a session")
 	}
 	// Not repeated: the answer would be that the session is unknown, for one of two reasons.
-	return c.Call(ctx, AtMostOnce, wire.MethodSessionEnd, wire.SessionEndParams{SessionID: &sessionID}, nil)
+	var r wire.SessionEndResult
+	err := c.Call(ctx, AtMostOnce, wire.MethodSessionEnd, wire.SessionEndParams{SessionID: &sessionID}, &r)
+	if err == nil {
+		err = survivorsError(r.Survivors)
+	}
+	return err
 }
 
 // End ends the session with all its processes, and closes the client. On servers
 // that cannot end a session it terminates the processes of this client, and the
 // session expires. If the server cannot be reached, End returns that error and closes only
-// the client.
+// the client. If processes cannot be killed, the error is a *SurvivorsError.
 func (c *Client) End(ctx context.Context) error {
 	var err error
 	if c.Has(FeatureEndSession) {
-		err = c.Call(ctx, Idempotent, wire.MethodSessionEnd, wire.SessionEndParams{}, nil)
+		var r wire.SessionEndResult
+		err = c.Call(ctx, Idempotent, wire.MethodSessionEnd, wire.SessionEndParams{}, &r)
 		if errors.Is(err, ErrSessionLost) && hasCode(err, wire.CodeInvalidRequest) {
 			err = nil // the answer was lost, and then the server did not know the session
+		}
+		if err == nil {
+			err = survivorsError(r.Survivors)
 		}
 	} else {
 		err = c.terminateAll(ctx)

@@ -22,8 +22,8 @@ type EventKind uint8
 // The kinds of events.
 const (
 	Output EventKind = iota + 1 // Stream and Data
-	Exited                      // ExitCode, SandboxDenied and Denial; output may still follow
-	Closed                      // nothing follows
+	Exited                      // ExitCode, SandboxDenied, Denial and Usage; output may still follow
+	Closed                      // Survivors; nothing follows
 	Gap                         // the events from First to Seq are lost
 )
 
@@ -41,6 +41,9 @@ type Event struct {
 	Denial        *wire.DenialFact // the details of that, as far as they are known; may be nil
 	Limit         *string          // the limit because of which the server has ended the command, such as wire.LimitTimeMs; nil: none
 	verdictKnown  bool             // the server has set SandboxDenied
+	Usage         *wire.Usage      // what the command has used; nil: the server does not say
+
+	Survivors []wire.Survivor // processes of the command that were killed and are still there
 
 	First uint64 // of a Gap
 
@@ -156,7 +159,7 @@ func (s *sequence) collect(r *wire.ReadResult, target uint64) (map[uint64]Event,
 		if _, isChunk := found[target]; isChunk || isEarly && known.Kind != Closed {
 			return nil, protocolError("process close sequence %d conflicts with recovered output", target)
 		}
-		found[target] = Event{Kind: Closed, Seq: target}
+		found[target] = Event{Kind: Closed, Seq: target, Survivors: r.TetherSurvivors}
 	}
 	if !r.Exited {
 		return found, nil
@@ -173,7 +176,8 @@ func (s *sequence) collect(r *wire.ReadResult, target uint64) (map[uint64]Event,
 	for seq := target; seq > s.last; seq-- {
 		_, isFound := found[seq]
 		if _, isEarly := s.early[seq]; !isFound && !isEarly {
-			found[seq] = Event{Kind: Exited, Seq: seq, ExitCode: *r.ExitCode, SandboxDenied: r.SandboxDenied, Denial: r.TetherDenial, Limit: r.TetherLimit, verdictKnown: true}
+			found[seq] = Event{Kind: Exited, Seq: seq, ExitCode: *r.ExitCode, SandboxDenied: r.SandboxDenied, Denial: r.TetherDenial,
+				Limit: r.TetherLimit, verdictKnown: true, Usage: r.TetherUsage}
 			return found, nil
 		}
 	}

@@ -66,7 +66,7 @@ func canonical(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// withoutID returns a reply with sorted members and without its id, the details of environmentInfo, and tether's additive member.
+// withoutID returns a reply with sorted members and without its id, the details of environmentInfo, and tether's additive members.
 func withoutID(reply string) string {
 	var m map[string]any
 	d := json.NewDecoder(strings.NewReader(reply))
@@ -76,7 +76,9 @@ func withoutID(reply string) string {
 	}
 	delete(m, "id")
 	if result, ok := m["result"].(map[string]any); ok {
-		delete(result, "tether")
+		for _, k := range []string{"tether", "tetherUsage"} {
+			delete(result, k)
+		}
 		if info, ok := result["environmentInfo"].(map[string]any); ok {
 			result["environmentInfo"] = comparableInfo(info)
 		}

@@ -266,7 +266,7 @@ func readStatus(reply string) string {
 	if json.Unmarshal([]byte(reply), &m) != nil || m.Result == nil {
 		return reply
 	}
-	for _, k := range []string{"chunks", "nextSeq", "tether", "tetherDenial"} {
+	for _, k := range []string{"chunks", "nextSeq", "tether", "tetherDenial", "tetherUsage"} {
 		delete(m.Result, k)
 	}
 	return canonical(m.Result)

@@ -3,6 +3,8 @@ package unifiedexec
 import (
 	"time"
 	"unicode/utf8"
+
+	"github.com/tetherexec/tether/wire"
 )
 
 // An EventKind is the kind of an event.
@@ -40,6 +42,7 @@ type Event struct {
 	Output   string // all output that was kept; and why the process was lost
 	Denied   bool   // the sandbox has denied it something
 	Took     time.Duration
+	Usage    *wire.Usage // what it has used; nil: not known
 }
 
 // Limits of the output in events while a process runs. Its last event has the rest.

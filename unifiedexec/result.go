@@ -59,13 +59,14 @@ type Result struct {
 	Output         string
 
 	// Notes are for the model as well: a session that was closed to make room, a retry that was
-	// declined.
+	// declined, a process that was killed because of a limit.
 	Notes []string
 
 	// The following fields are for the program that runs the tools.
 	ProcessID string           // on the executor
 	Denied    bool             // the process has ended, and the sandbox has denied it something
 	Denial    *wire.DenialFact // the details of that, as far as they are known; may be nil
+	Usage     *wire.Usage      // what a process that has ended has used; nil: not known
 	Network   bool             // the process was denied the network, or a host
 	Hosts     []string         // hosts that were refused to the process, as HOST:PORT
 	Declined  bool             // the user was asked to let the process run again with more rights, and declined

@@ -161,7 +161,10 @@ func (s *session) finish(act action, c call) (r *Result, err error) {
 	case reportEnd:
 		r = s.report(c, false)
 		what, exit, _ := s.current().outcome()
-		r.ExitCode = &exit.Code
+		r.ExitCode, r.Usage = &exit.Code, exit.Usage
+		if exit.Usage != nil && exit.Usage.MemoryKill != nil {
+			r.Notes = append(r.Notes, "killed: "+exit.Usage.MemoryKill.Text())
+		}
 		if what == sandboxDenied {
 			r.Denied, r.Denial, r.Network, r.Declined = true, exit.Denial, s.facts.network, act == reportNotRetried
 			r.Hosts = s.current().refusedHosts()
@@ -381,7 +384,7 @@ func (s *session) follow(ctx context.Context, a *attempt) {
 			e.Output += "\n" + err.Error()
 		}
 	default:
-		e.Status, e.ExitCode, e.Denied = StatusCompleted, exit.Code, what == sandboxDenied
+		e.Status, e.ExitCode, e.Denied, e.Usage = StatusCompleted, exit.Code, what == sandboxDenied, exit.Usage
 		if exit.Code != 0 {
 			e.Status = StatusFailed
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
 )
 
 // Scenario UE02.
@@ -288,4 +289,34 @@ func TestThreePollsReturnTheirMarkers(t *testing.T) {
 		}
 		wantEnd(t, r, 3, "")
 	})
+}
+
+// A model reads why a command was killed. The program that runs the tools gets the whole account.
+func TestKilledForMemory(t *testing.T) {
+	size := uint64(2 << 30)
+	used := &wire.Usage{WallUs: 5, MemoryKill: &wire.MemoryKill{Processes: 1, Limit: wire.LimitCommand, Bytes: &size}}
+	var ended *wire.Usage
+	e := &fake{script: func(_ int, p *fakeProcess) {
+		p.exits(client.Exit{Code: 137, Usage: used})
+		p.closes()
+	}}
+	m, err := New(Config{Environments: []Environment{{ID: "e", Executor: e, Cwd: "/"}}, Observe: func(e Event) {
+		if e.Kind == Ended {
+			ended = e.Usage
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := m.ExecCommand(t.Context(), ExecArgs{Cmd: "make"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := r.Text(); !strings.Contains(text, "Process exited with code 137\n") || !strings.Contains(text, "\nNote: killed: memory limit of 2 GiB\n") || r.Usage != used {
+		t.Errorf("%s\n%+v", text, r.Usage)
+	}
+	m.Close()
+	if ended != used {
+		t.Errorf("observed %+v", ended)
+	}
 }

@@ -113,6 +113,15 @@ func AppendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
+// AppendValue appends a value of this package that consists of strings, numbers, lists and structs.
+func AppendValue(b []byte, v any) []byte {
+	b, err := appendAny(b, v)
+	if err != nil {
+		panic(err) // such values can be encoded
+	}
+	return b
+}
+
 func appendAny(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case nil:

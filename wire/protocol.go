@@ -269,6 +269,9 @@ type ReadResult struct {
 	SandboxDenied bool          `json:"sandboxDenied" wire:"default"`
 	TetherDenial  *DenialFact   `json:"tetherDenial,omitempty"`
 	TetherLimit   *string       `json:"tetherLimit,omitempty"` // as in ProcessExited
+	TetherUsage   *Usage        `json:"tetherUsage,omitempty"` // once exited
+
+	TetherSurvivors []Survivor `json:"tetherSurvivors,omitempty" wire:"default"` // once closed
 }
 
 // OutputChunk is one piece of output.
@@ -295,10 +298,14 @@ type ProcessExited struct {
 
 	TetherDenial *DenialFact `json:"tetherDenial,omitempty"`
 	TetherLimit  *string     `json:"tetherLimit,omitempty"` // the limit because of which the server has ended the process, such as LimitTimeMs
+	TetherUsage  *Usage      `json:"tetherUsage,omitempty"`
 }
 
 // ProcessClosed is the notification process/closed.
 type ProcessClosed struct {
 	ProcessID string `json:"processId"`
 	Seq       uint64 `json:"seq"`
+
+	// TetherSurvivors are processes of the command that were killed and are still there.
+	TetherSurvivors []Survivor `json:"tetherSurvivors,omitempty" wire:"default"`
 }

@@ -61,6 +61,12 @@ const (
 	MaxLabel  = 128 // bytes
 )
 
+// SessionEndResult answers tether/session/end.
+type SessionEndResult struct {
+	// Survivors are processes of the session that were killed and are still there.
+	Survivors []Survivor `json:"survivors,omitempty" wire:"default"`
+}
+
 // ListParams asks for processes.
 type ListParams struct {
 	SessionID *string `json:"sessionId"` // public; nil: all sessions
@@ -69,6 +75,10 @@ type ListParams struct {
 // ListResult answers tether/process/list.
 type ListResult struct {
 	Processes []ProcessInfo `json:"processes"`
+
+	// Survivors are processes of sessions that have ended: they were killed and are still there. They are only in lists of
+	// all sessions.
+	Survivors []Survivor `json:"survivors,omitempty" wire:"default"`
 }
 
 // States of a process.
@@ -101,6 +111,12 @@ type ProcessInfo struct {
 	// Usage of the process and all its descendants; nil if it is not known.
 	CPUMs       *uint64 `json:"cpuMs,omitempty"`       // since its start
 	MemoryBytes *uint64 `json:"memoryBytes,omitempty"` // resident; shared pages count for each process
+
+	// The account of a process that has exited; nil if it is not known.
+	TetherUsage *Usage `json:"tetherUsage,omitempty"`
+
+	// Survivors are processes of the command that were killed and are still there.
+	Survivors []Survivor `json:"survivors,omitempty" wire:"default"`
 
 	// What it is doing, without evidence; nil: it has ended, or was not observed.
 	StateDetail *StateDetail `json:"stateDetail,omitempty"`
@@ -182,6 +198,7 @@ type ObservedExited struct {
 
 	TetherDenial *DenialFact `json:"tetherDenial,omitempty"`
 	TetherLimit  *string     `json:"tetherLimit,omitempty"` // as in ProcessExited
+	TetherUsage  *Usage      `json:"tetherUsage,omitempty"`
 }
 
 // ObservedClosed is the notification tether/process/closed, the last one of an
@@ -190,6 +207,8 @@ type ObservedClosed struct {
 	ObserveID int64  `json:"observeId"`
 	Seq       uint64 `json:"seq"`
 	TimeMs    int64  `json:"timeMs"`
+
+	TetherSurvivors []Survivor `json:"tetherSurvivors,omitempty" wire:"default"`
 }
 
 // ObservedEvicted is the notification tether/process/evicted: the observer
@@ -225,10 +244,4 @@ func (f *DenialFact) PathText() string {
 }
 
 // JSON encodes the fact.
-func (f *DenialFact) JSON() []byte {
-	b, err := appendAny(nil, f)
-	if err != nil {
-		panic(err) // strings can be encoded
-	}
-	return b
-}
+func (f *DenialFact) JSON() []byte { return AppendValue(nil, f) }

@@ -78,7 +78,7 @@ func (p *Pump) read(r *run) error {
 			return &LostEventsError{Expected: e.First, Received: e.Seq + 1}
 		case e.Kind == client.Exited:
 			p.mu.Lock()
-			p.exit = client.Exit{Code: e.ExitCode, SandboxDenied: e.SandboxDenied, Denial: e.Denial}
+			p.exit = client.Exit{Code: e.ExitCode, SandboxDenied: e.SandboxDenied, Denial: e.Denial, Usage: e.Usage}
 			p.mu.Unlock()
 		case e.Kind == client.Closed:
 			if err := errors.Join(stderr.end(p.stderrLine), stdout.end(message)); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/crash"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/executable"
 	"github.com/tetherexec/tether/internal/tethertest/soak"
 	"github.com/tetherexec/tether/wire"
 )
@@ -239,7 +240,7 @@ func randomPlan() string {
 // copyProgram makes the file of the server's program anew.
 func (s *storm) copyProgram(path string) string {
 	name := filepath.Join(s.dir, "tether")
-	err := copyProgram(path, name+".new")
+	err := executable.Copy(path, name+".new")
 	if err == nil {
 		err = os.Rename(name+".new", name)
 	}

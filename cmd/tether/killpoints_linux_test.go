@@ -57,6 +57,7 @@ var killPoints = []struct{ point, step, outcome string }{
 	{"arena.input.sent", "input", goesOn},
 	{"proc.input.closing", "end of input", goesOn},
 	{"keep.drop", "end of input", goesOn},
+	{"proc.used", "exit", repeats},
 	{"proc.code", "exit", repeats},
 	{"proc.exited", "exit", goesOn},
 	{"keep.free", "close", goesOn},
@@ -70,7 +71,7 @@ var killPoints = []struct{ point, step, outcome string }{
 // otherPoints are effects that a short session does not have. The storm and the tests of their packages have them; takeoverPoints has some.
 var otherPoints = []string{
 	"arena.create", "arena.input.reset", "arena.journal.copy", "arena.journal.switch", "arena.punch", "outlog.end", "outlog.exit",
-	"outlog.first", "outlog.mark", "outlog.memory", "outlog.off", "outlog.spool", "outlog.write",
+	"outlog.blocked", "outlog.first", "outlog.mark", "outlog.memory", "outlog.off", "outlog.spool", "outlog.write",
 	"keep.beat", "keep.bell", "keep.bye", "keep.ready", "keep.reap", "keep.renew", "keep.status", "keep.upgrade",
 	"session.attempt", "session.restoring", "session.suspect",
 	"confine.placeholders", "proc.reported", // see sandboxedPoints

@@ -36,7 +36,9 @@ func newPs(stdout *os.File) *cobra.Command {
 		Long: "List the processes of a server, of all its sessions. A process is `blocked` if it has to wait\n" +
 			"because its output is not read. DOING says why a running process is silent. WAITING is output that\n" +
 			"was not yet sent to the client. CPU and MEMORY are those of the process and all that it started,\n" +
-			"if the server knows them. If a part of the server with a keeper has died, a line below the list says so.",
+			"if the server knows them; for a process that has ended, MEMORY is the most that it had. Lines below\n" +
+			"the list name processes that were killed and are still there, and say if a part of a server with a\n" +
+			"keeper has died.",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -61,11 +63,12 @@ func (l *processList) run(ctx context.Context, stdout, stderr io.Writer) error {
 	defer stop()
 	err := l.withSession(ctx, stderr, func(conn *connection) error {
 		for {
-			all, err := conn.Processes(ctx, "")
+			all, err := conn.ListProcesses(ctx, "")
 			if err != nil {
 				return err
 			}
-			if err := l.print(stdout, all); err != nil || !l.watch {
+			if err := l.print(stdout, all.Processes); err != nil || !l.watch {
+				l.tellSurvivors(all, stderr)
 				l.tellDeaths(ctx, conn, stderr)
 				return err
 			}
@@ -105,6 +108,16 @@ func (l *processList) print(stdout io.Writer, all []wire.ProcessInfo) error {
 
 // ownServer is the server that commands use without an address, for their help.
 const ownServer = "the one that `run --detach` starts"
+
+// tellSurvivors names processes that were killed and are still there.
+func (l *processList) tellSurvivors(list wire.ListResult, stderr io.Writer) {
+	if l.quiet {
+		return
+	}
+	for _, line := range survivorLines(list) {
+		printLine(stderr, line)
+	}
+}
 
 // tellDeaths says so if workers of the server have died.
 func (l *processList) tellDeaths(ctx context.Context, conn *connection, stderr io.Writer) {

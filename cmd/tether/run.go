@@ -45,6 +45,7 @@ type runCommand struct {
 	escape  string
 	explain bool // explain a denial, also if standard error is not a terminal
 	limits  limitFlags
+	stats   bool // print what the command has used
 
 	argv          []string
 	stdin, stdout *os.File
@@ -85,7 +86,8 @@ func newRun(stdin, stdout *os.File) *cobra.Command {
 	fs.BoolVarP(&r.openIn, "stdin", "i", false, "with --detach: keep standard input open for 'tether attach'")
 	fs.BoolVarP(&r.noInput, "no-stdin", "n", false, "do not read standard input; that of the command is empty")
 	defineExplainDenial(fs, &r.explain)
-	group(fs, "Command", "tty", "timeout", "detach", "stdin", "no-stdin", explainDenial)
+	defineStats(fs, &r.stats)
+	group(fs, "Command", "tty", "timeout", "detach", "stdin", "no-stdin", explainDenial, showStats)
 	r.define(fs, "the command runs on this machine")
 	r.defineKeeping(fs)
 	onlyOnce(fs)
@@ -198,6 +200,8 @@ func (r *runCommand) check() (keys *terminal.Escape, err error) {
 		return refuse("--user-sockets needs --sandbox; without a sandbox, the sockets are open")
 	case r.explain && r.detach:
 		return refuse("--explain-denial cannot be used with --detach: the command fails after tether has ended")
+	case r.stats && r.detach:
+		return refuse("--stats cannot be used with --detach: tether ends before the command does; `tether ps` shows what it has used")
 	case r.explain && r.sandbox.profile == "" && !r.sandbox.hosts.given():
 		return refuse("--explain-denial needs --sandbox; without a sandbox, nothing is denied")
 	case strings.ContainsFunc(r.name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
@@ -399,10 +403,11 @@ func (r *runCommand) stream(conn *connection, p *client.Process, s *terminal.Ses
 	}
 	reachable := false // when the user left
 	denial, timeUp := "", false
+	var used *wire.Usage
 	stdin := p.Stdin()
 	end := s.Stream(p, sources, &terminal.Input{To: stdin, Close: stdin.Close, Escape: keys, Ended: func(end terminal.Ending) {
 		reachable = s.Connected()
-		denial, timeUp = r.denial(p, end), endedByTime(p, end)
+		denial, timeUp, used = r.denial(p, end), endedByTime(p, end), r.usage(p, end)
 		conn.end()
 	}}, signals)
 	if errors.Is(end.Left, terminal.ErrEscape) {
@@ -414,6 +419,9 @@ func (r *runCommand) stream(conn *connection, p *client.Process, s *terminal.Ses
 	}
 	if denial != "" {
 		fmt.Fprintln(r.stderr, denial)
+	}
+	if r.stats {
+		printStats(r.stderr, used)
 	}
 	if timeUp && end.Left == nil && end.Output == nil {
 		return codedError{exitTimeout, fmt.Errorf("the server ended the command: %s", timeLimitText(p.Limits()))}

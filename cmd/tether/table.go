@@ -14,8 +14,12 @@ import (
 func printProcesses(w io.Writer, processes []wire.ProcessInfo, now time.Time, width int) error {
 	t := terminal.NewTable(w, width, "NAME", "SESSION", "STATE", "DOING", "PID", "AGE", "CPU", "MEMORY", "WAITING", "COMMAND")
 	for _, p := range processes {
+		cpu, memory := cpuText(p.CPUMs), bytesText(p.MemoryBytes)
+		if u := p.TetherUsage; u != nil && p.CPUMs == nil {
+			cpu, memory = endedCPU(u), endedMemory(u)
+		}
 		t.Row(p.ProcessID, shortID(p.SessionID), stateText(&p), doingText(&p), fmt.Sprint(p.PID), ageText(now, p.StartedAtMs),
-			cpuText(p.CPUMs), bytesText(p.MemoryBytes), waitingText(&p), strings.Join(p.Argv, " "))
+			cpu, memory, waitingText(&p), strings.Join(p.Argv, " "))
 	}
 	return t.Flush()
 }
@@ -23,6 +27,8 @@ func printProcesses(w io.Writer, processes []wire.ProcessInfo, now time.Time, wi
 // stateText is the state of a process; blocked means that it waits because its output is not read.
 func stateText(p *wire.ProcessInfo) string {
 	switch {
+	case p.State != wire.StateRunning && p.ExitCode != nil && p.TetherUsage != nil && p.TetherUsage.MemoryKill != nil:
+		return fmt.Sprintf("exited %d, out of memory", *p.ExitCode)
 	case p.State != wire.StateRunning && p.ExitCode != nil:
 		return fmt.Sprintf("exited %d", *p.ExitCode)
 	case p.State != wire.StateRunning:

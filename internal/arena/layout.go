@@ -145,8 +145,32 @@ type SlotWords struct {
 	Limits     [SlotLimits]Word // their values; 0: none
 	LimitsBy   Word             // how each is enforced, and which use of the slot these words belong to: other programs leave them as they are
 	LimitGroup Word             // number of the control groups that enforce them; 0: none
+	Usage      UsageWords
 
 	_ [slotSpare]byte
+}
+
+// UsageWords have what the process has used (packages proc and outlog). A program that does not know them leaves them
+// as they are: so they count only if the word before them has the serial number of the slot.
+type UsageWords struct {
+	Begun         Word // serial number of the slot: the words up to Ended count
+	Inherited     Word // bytes of memory that the program had when it made the process
+	Init          Word // pid of the process whose end ends all others of a launcher; 0: unknown
+	CgroupUser    Word // nanoseconds of CPU time in user mode that were used in the cgroup before: a part of CgroupCPU
+	CgroupFresh   Word // 1: no other process was in the cgroup before
+	BlockedSince  Word // unix nanoseconds: since when the output is not read; 0: it is
+	BlockedBefore Word // nanoseconds for which it was not read before
+
+	Ended    Word // serial number of the slot: the words below count
+	Wall     Word // nanoseconds
+	Blocked  Word // nanoseconds
+	User     Word // nanoseconds
+	System   Word // nanoseconds
+	Memory   Word // bytes
+	Read     Word // bytes
+	Written  Word // bytes
+	Details  Word // package proc has the encoding
+	KillSize Word // bytes of the limit because of which processes were killed
 }
 
 // smallRecords is how many records a slot has room for: an exit and a close.
@@ -156,7 +180,7 @@ const smallRecords = 2
 const SlotLimits = 6
 
 // slotSpare fills a slot up.
-const slotSpare = SlotSize - 8*8 - 11*8 - 8 - smallRecords*int(unsafe.Sizeof(Record{})) - 7*8 - 5*8 - (SlotLimits+2)*8
+const slotSpare = SlotSize - 8*8 - 11*8 - 8 - smallRecords*int(unsafe.Sizeof(Record{})) - 7*8 - 5*8 - (SlotLimits+2)*8 - int(unsafe.Sizeof(UsageWords{}))
 
 var _ [SlotSize]byte = [unsafe.Sizeof(SlotWords{})]byte{}
 

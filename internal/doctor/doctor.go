@@ -138,7 +138,7 @@ func host(ctx context.Context, cfg Config, f *fixture) []Result {
 	if namespaces.Status == Failed && build.Status == Skipped {
 		namespaces.Fix = "" // the advice is about bubblewrap
 	}
-	return []Result{native(cfg), tool, trust, namespaces, build, procfs(v), cgroup(f), limits(cfg)}
+	return []Result{native(cfg), tool, trust, namespaces, build, procfs(v), kills(ctx, f), limits(cfg)}
 }
 
 const notTried = "not tried: see above"
@@ -227,13 +227,31 @@ func procfs(v confine.Support) Result {
 	return r
 }
 
-func cgroup(f *fixture) Result {
-	r := Result{Name: "cgroups", Tries: "start a command and look at its cgroup", Status: Passed, Detail: "each command has its own: no process that it starts can stay behind"}
-	switch own, err := f.victimCgroup(); {
-	case err != nil:
-		r.Status, r.Detail = Noted, err.Error()
-	case !own:
-		r.Status, r.Detail = Noted, "none to write to: the processes that a command without a sandbox starts are found by their parents and pipes"
+// killTexts say what each kind of kill reaches, for commands without a sandbox.
+var killTexts = map[proc.KillKind]string{
+	proc.KillByKernel: "the kernel kills all that a command started (cgroup.kill): nothing can stay behind",
+	proc.KillMembers:  "each command has a control group, whose members are killed one by one: processes that fork faster than that can stay behind (cgroup.kill needs Linux 5.14)",
+	proc.KillFound: "no control group to write to: the processes that a command without a sandbox starts are found by their parents, process session and pipes. " +
+		"One that has left all three can stay behind, and so can one of another user",
+	proc.KillGroup: "only the process group of a command is killed: a process that has left it can stay behind",
+}
+
+// kills kills a command and looks what is left of it.
+func kills(ctx context.Context, f *fixture) Result {
+	r := Result{Name: "kills", Tries: "kill a command with its children, and look what is left", Status: Passed}
+	p, err := f.config.Procs.Start(ctx, proc.Spec{Argv: []string{"sh", "-c", "sleep 1000 & sleep 1000 & wait"}, Dir: "/", Env: f.env()}, new(proc.Capture))
+	if err != nil {
+		r.Status, r.Detail = Noted, fmt.Sprintf("not known: %v", err)
+		return r
+	}
+	kind := p.KillKind()
+	p.Kill()
+	r.Detail = killTexts[kind]
+	switch left := p.Survivors(); {
+	case len(left) > 0:
+		r.Status, r.Detail = Failed, fmt.Sprintf("process %d (%s) is left: %s", left[0].PID, left[0].Name, left[0].Reason())
+	case kind != proc.KillByKernel:
+		r.Status = Noted
 	}
 	return r
 }

@@ -225,3 +225,23 @@ func TestExamineLeavesNoFiles(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
+
+// The doctor tells what a kill reaches on this machine, and has tried it.
+func TestKills(t *testing.T) {
+	for name, groups := range map[string]bool{"control groups": true, "process table": false} {
+		t.Run(name, func(t *testing.T) {
+			procs := proc.New(proc.Config{NoCgroups: !groups})
+			t.Cleanup(procs.Close)
+			r := kills(t.Context(), &fixture{config: Config{Procs: procs}})
+			switch {
+			case !groups && (r.Status != Noted || !strings.Contains(r.Detail, "can stay behind")):
+				t.Errorf("%+v", r)
+			case groups && (r.Status == Failed || r.Status == Passed && !strings.Contains(r.Detail, "cgroup.kill")):
+				t.Errorf("%+v", r)
+			}
+			if left := procs.Processes(); len(left) > 0 {
+				t.Errorf("%d commands are left", len(left))
+			}
+		})
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/tetherexec/tether/internal/proc"
@@ -125,15 +124,6 @@ func (f *fixture) startVictim(ctx context.Context) (err error) {
 		return fmt.Errorf("start a process that the checks attack: %w", err)
 	}
 	return nil
-}
-
-// victimCgroup reports whether the supervisor has given the victim a cgroup.
-func (f *fixture) victimCgroup() (own bool, err error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(f.victim.Pid()) + "/cgroup")
-	if err != nil {
-		return false, fmt.Errorf("not known: %w", err)
-	}
-	return strings.Contains(string(text), "/tether-"), nil
 }
 
 func (f *fixture) close() error {

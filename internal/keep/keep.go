@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"github.com/tetherexec/tether/internal/account"
 )
 
 // ErrFull means that the keeper cannot hold more descriptors.
@@ -75,6 +77,8 @@ type Exit struct {
 	Child  bool // it is, or was until it is reaped, a child of the keeper
 	Ended  bool
 	Status int // as in a shell: exit code, or 128 and the number of the signal
+
+	Used *account.Figures // what it has used, if it has ended; nil: the keeper does not tell
 }
 
 // A RefusedError says why the keeper did not replace the worker or itself.

@@ -244,8 +244,7 @@ func (k *keeper) handle(p *peer, kind kind, words, fds int) {
 	case msgFree:
 		k.free(fields[0])
 	case msgStatus:
-		state, code := exitOf(unix.P_PID, int(fields[0]), unix.WNOWAIT)
-		k.tell(p, msgExit, int(fields[0]), int(fields[1]), state, code)
+		k.tellStatus(p, int(fields[0]), int(fields[1]))
 	case msgReap:
 		exitOf(unix.P_PID, int(fields[0]), 0)
 	case msgReady:
@@ -317,6 +316,22 @@ func (k *keeper) tell(p *peer, kind kind, fields ...int) bool {
 		k.out.words[1+i] = int32(field)
 	}
 	return k.out.send(p.socket, kind, len(fields), 0) == nil
+}
+
+// tellStatus tells a peer how a child has ended, and what it has used.
+func (k *keeper) tellStatus(p *peer, pid, token int) {
+	var used unix.Rusage
+	state, code := exitAndUsage(unix.P_PID, pid, unix.WNOWAIT, &used)
+	if state != stateEnded {
+		k.tell(p, msgExit, pid, token, state, code)
+		return
+	}
+	const fields = 4
+	for i, field := range [fields]int{pid, token, state, code} {
+		k.out.words[1+i] = int32(field)
+	}
+	k.out.putUsage(1+fields, &used)
+	k.out.send(p.socket, msgExit, fields+usageWords, 0)
 }
 
 // allow sets the time after which a peer is killed, and the cause.

@@ -146,8 +146,12 @@ func TestAdoptedCommand(t *testing.T) {
 	r.until("the command has ended", func() bool { return state(pid) == 'Z' })
 	for command, status := range map[int]int{own: 5, pid: 7, silent: 128 + 15} {
 		for range 2 {
-			if exit := r.ask(request{Do: "status", Pid: command}).Exit; exit != (Exit{Child: true, Ended: true, Status: status}) {
+			exit := r.ask(request{Do: "status", Pid: command}).Exit
+			if !exit.Child || !exit.Ended || exit.Status != status {
 				t.Errorf("a command that ended with %d: %+v", status, exit)
+			}
+			if used := exit.Used; used == nil || used.Largest < 64<<10 || used.Largest > 1<<40 || used.User+used.System <= 0 || used.User+used.System > time.Minute {
+				t.Errorf("a command that ended with %d has used %+v", status, used)
 			}
 		}
 		r.ask(request{Do: "reap", Pid: command})
@@ -194,7 +198,7 @@ func TestWorkerThatCannotStart(t *testing.T) {
 	if next.Deaths != quickDeaths+1 || next.Cause != Died || next.Detail != 9 || len(next.Held) != kept+1 {
 		t.Errorf("the next worker: %+v", next)
 	}
-	if exit := r.ask(request{Do: "status", Pid: pid}).Exit; exit != (Exit{Child: true, Ended: true, Status: 3}) {
+	if exit := r.ask(request{Do: "status", Pid: pid}).Exit; !exit.Child || !exit.Ended || exit.Status != 3 || exit.Used == nil {
 		t.Errorf("the command: %+v", exit)
 	}
 	r.stop(unix.SIGTERM, 0)

@@ -61,7 +61,7 @@ var messages = [maxKind]message{
 	msgGive:    {"give", "keeper", []string{"slot", "which"}, true, "one per pair", "a part of the descriptors that the keeper holds"},
 	msgServe:   {"serve", "keeper", []string{"protocol", "number", "deaths", "limit", "beat", "probation", "cause", "detail", "died"}, false, "", "all descriptors were given: serve. The fields are those of Order"},
 	msgProve:   {"prove", "keeper", []string{"protocol"}, false, "", "to a spare, after the descriptors of slot -1: check the state without changing it, and say `ready`"},
-	msgExit:    {"exit", "keeper", []string{"pid", "token", "state", "code"}, false, "", "the answer to `status`"},
+	msgExit:    {"exit", "keeper", []string{"pid", "token", "state", "code"}, false, "", "the answer to `status`. If the child has ended, ten more words tell what it has used: time in user and in system mode (ns), largest process (KiB), blocks read and written, each as two words, the lower one first"},
 	msgEnded:   {"ended", "keeper", []string{"pid"}, true, "", "these children of the keeper have ended; those that no slot claims should be reaped"},
 	msgMissed:  {"missed", "keeper", []string{"slot", "which"}, false, "", "the system has no room for this descriptor: it is not held"},
 	msgDrain:   {"drain", "keeper", []string{"ms"}, false, "", "another worker takes over: answer what is under way within this time, then end"},

@@ -444,7 +444,7 @@ func (s *testServer) awaitExit(slot *stormSlot) {
 		}
 	} else {
 		state, status := exitOf(unix.P_PID, pid, unix.WNOWAIT)
-		exit = Exit{state != stateUnknown, state == stateEnded, status}
+		exit = Exit{Child: state != stateUnknown, Ended: state == stateEnded, Status: status}
 	}
 	if !exit.Ended {
 		return

@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/account"
 )
 
 // maxWords is the size of the largest message: as many pairs as there may be descriptors.
@@ -94,10 +96,13 @@ const (
 
 // exitOf returns how a child has ended, with the status as in a shell. With unix.WNOWAIT in flags it does not
 // reap the child.
-func exitOf(idType, id, flags int) (state, status int) {
+func exitOf(idType, id, flags int) (state, status int) { return exitAndUsage(idType, id, flags, nil) }
+
+// exitAndUsage is exitOf, and tells what a child has used if it has ended; used may be nil.
+func exitAndUsage(idType, id, flags int, used *unix.Rusage) (state, status int) {
 	var info unix.Siginfo
 	for {
-		err := unix.Waitid(idType, id, &info, unix.WEXITED|unix.WNOHANG|unix.WALL|flags, nil)
+		err := unix.Waitid(idType, id, &info, unix.WEXITED|unix.WNOHANG|unix.WALL|flags, used)
 		if err == nil {
 			break
 		}
@@ -117,6 +122,28 @@ func exitOf(idType, id, flags int) (state, status int) {
 		return stateEnded, 128 + int(details.status)
 	}
 	return stateEnded, int(details.status)
+}
+
+// usageWords is how many words of the message `exit` have the usage: five numbers of two words each, the lower one first.
+const usageWords = 2 * 5
+
+// putUsage adds the usage of a child to a message, from a word on.
+func (p *packet) putUsage(word int, used *unix.Rusage) {
+	for i, n := range [...]int64{used.Utime.Nano(), used.Stime.Nano(), used.Maxrss, used.Inblock, used.Oublock} {
+		p.words[word+2*i], p.words[word+2*i+1] = int32(n), int32(n>>32)
+	}
+}
+
+// usageIn returns the usage in the fields of a message; nil: it has none.
+func usageIn(fields []int32) *account.Figures {
+	if len(fields) < usageWords {
+		return nil
+	}
+	number := func(i int) int64 { return int64(fields[2*i+1])<<32 | int64(uint32(fields[2*i])) }
+	figures := account.OfRusage(&unix.Rusage{
+		Utime: unix.NsecToTimeval(number(0)), Stime: unix.NsecToTimeval(number(1)), Maxrss: number(2), Inblock: number(3), Oublock: number(4),
+	})
+	return &figures
 }
 
 // childList is the kernel's list of the children of the main thread.

@@ -185,7 +185,7 @@ func (w *Worker) handle(events Events, k kind, f []int32) {
 		delete(w.waiting, f[1])
 		w.mu.Unlock()
 		if answer != nil {
-			answer <- Exit{Child: f[2] != stateUnknown, Ended: f[2] == stateEnded, Status: int(f[3])}
+			answer <- Exit{Child: f[2] != stateUnknown, Ended: f[2] == stateEnded, Status: int(f[3]), Used: usageIn(f[4:])}
 		}
 	case msgEnded:
 		pids := make([]int, len(f))

@@ -40,6 +40,7 @@ var (
 	pointMemory   = crash.NewPoint("outlog.memory")    // and no longer needed in memory
 	pointExit     = crash.NewPoint("outlog.exit")      // the exit, when its record leaves memory
 	pointEnded    = crash.NewPoint("outlog.ended")     // the log is ended
+	pointBlocked  = crash.NewPoint("outlog.blocked")   // the log is full, or is not any more
 )
 
 // The steps whose order makes a log exact. Tests replace them by wrong ones, to see

@@ -97,6 +97,31 @@ func TestAppendWaitsAtTheUnsentLimit(t *testing.T) {
 	})
 }
 
+// The log adds up the times in which it takes no output. Two streams that wait at the same time count once.
+func TestBlockedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(NewPool(t.TempDir(), ample), Config{Limit: 2 << 20})
+		defer l.End()
+		first := fillUntilBlocked(l, Stdout, 2<<20)
+		time.Sleep(time.Second)
+		second := fillUntilBlocked(l, Stderr, 1)
+		time.Sleep(2 * time.Second)
+		if d := l.BlockedFor(); d != 3*time.Second {
+			t.Errorf("blocked for %v", d)
+		}
+		l.Sent(l.State().Next - 1)
+		for _, done := range []<-chan error{first, second} {
+			if err, ok := isDone(done); !ok || err != nil {
+				t.Errorf("append: %v, %v", ok, err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		if d := l.BlockedFor(); d != 3*time.Second {
+			t.Errorf("blocked for %v, later", d)
+		}
+	})
+}
+
 func TestCutAdmitsWaitingAppends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(NewPool(t.TempDir(), ample), Config{Limit: 100 << 10})

@@ -62,6 +62,7 @@ func (r *reopening) run(file *os.File) error {
 	if err != nil {
 		return err
 	}
+	r.log.room.before = blockedBefore(r.slot)
 	r.slot.TakeFound() // from now on the blocks belong to the log
 	r.adoptSpool(sp)
 	r.h.settle(time.Time{})

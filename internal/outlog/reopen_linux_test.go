@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tetherexec/tether/internal/arena"
 )
@@ -249,4 +250,37 @@ func readDamaged(t *testing.T, l *Log) {
 	l.Exit(2)
 	l.Close()
 	l.Sent(c.Seq())
+}
+
+// The time for which a log was full survives the process. If that has died meanwhile, the command has waited ever since. A
+// slot of a program that did not know of this has no such time.
+func TestBlockedTimeSurvives(t *testing.T) {
+	for name, test := range map[string]struct {
+		serial      uint64 // added to the serial number
+		before, ago time.Duration
+		least, most time.Duration
+	}{
+		"full before":    {0, time.Minute, 0, time.Minute, time.Minute},
+		"full until now": {0, time.Minute, time.Hour, time.Hour + time.Minute, 2 * time.Hour},
+		"older program":  {1, time.Minute, time.Hour, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory, l := inArena(t, Config{})
+			words := &l.history.slot.Usage
+			words.Begun.Store(l.history.slot.Serial.Load()+test.serial, pointBlocked)
+			words.BlockedBefore.Store(uint64(test.before), pointBlocked)
+			if test.ago > 0 {
+				words.BlockedSince.Store(uint64(time.Now().Add(-test.ago).UnixNano()), pointBlocked)
+			}
+			for range 2 { // the second process does not count it again
+				_, next, _, err := memory.next(t)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := next.BlockedFor(); d < test.least || d > test.most {
+					t.Errorf("blocked for %v", d)
+				}
+			}
+		})
+	}
 }

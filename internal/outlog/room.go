@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/wake"
 )
 
@@ -29,6 +30,60 @@ type room struct {
 	opened  chan struct{} // closed when there may be room; nil while no Append waits
 	blocked int           // how many Appends wait because the log or the spool is full
 	cut     bool          // output is no longer taken
+
+	since  time.Time     // since when blocked is not 0
+	before time.Duration // for how long it was not 0 before that
+}
+
+// blockLocked notes that one more Append waits because the log or the spool is full.
+func (l *Log) blockLocked() {
+	r := &l.room
+	if r.blocked++; r.blocked > 1 {
+		return
+	}
+	r.since = time.Now()
+	if slot := l.history.slot; slot != nil {
+		slot.Usage.BlockedSince.Store(uint64(r.since.UnixNano()), pointBlocked)
+	}
+}
+
+// unblockLocked notes that one of them does not wait any more.
+func (l *Log) unblockLocked() {
+	r := &l.room
+	if r.blocked--; r.blocked > 0 {
+		return
+	}
+	r.before += time.Since(r.since)
+	if slot := l.history.slot; slot != nil {
+		slot.Usage.BlockedSince.Store(0, pointBlocked)
+		slot.Usage.BlockedBefore.Store(uint64(r.before), pointBlocked)
+	}
+}
+
+// BlockedFor is for how long, in all, output was not taken because the log or the spool was full.
+func (l *Log) BlockedFor() time.Duration {
+	l.lock()
+	defer l.mu.Unlock()
+	if l.room.blocked == 0 {
+		return l.room.before
+	}
+	return l.room.before + time.Since(l.room.since)
+}
+
+// blockedBefore is for how long the output of a slot was not taken by earlier processes. If the last of them has died
+// while the log was full, the command has waited since.
+func blockedBefore(slot *arena.Slot) time.Duration {
+	w := &slot.Usage
+	if w.Begun.Load() != slot.Serial.Load() {
+		return 0
+	}
+	before := time.Duration(w.BlockedBefore.Load())
+	if since := w.BlockedSince.Load(); since != 0 {
+		before += max(0, time.Since(time.Unix(0, int64(since))))
+		w.BlockedSince.Store(0, pointBlocked)
+		w.BlockedBefore.Store(uint64(before), pointBlocked)
+	}
+	return before
 }
 
 // open makes the waiting Appends check again.
@@ -95,8 +150,8 @@ func (l *Log) admitLocked(d demand) (room int, now time.Time, err error) {
 		}
 		if full && !blocked {
 			blocked = true
-			l.room.blocked++
-			defer func() { l.room.blocked-- }()
+			l.blockLocked()
+			defer l.unblockLocked()
 		}
 		l.waitForRoomLocked(retry)
 	}
@@ -104,9 +159,9 @@ func (l *Log) admitLocked(d demand) (room int, now time.Time, err error) {
 
 // awaitMemoryLocked waits a moment because the system has no memory for the arena.
 func (l *Log) awaitMemoryLocked() {
-	l.room.blocked++
+	l.blockLocked()
 	l.waitForRoomLocked(true)
-	l.room.blocked--
+	l.unblockLocked()
 }
 
 // noMemory reports whether an error of the arena is a lack of memory, which may end.

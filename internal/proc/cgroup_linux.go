@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/account"
 	"github.com/tetherexec/tether/internal/filelock"
 )
 
@@ -51,8 +52,8 @@ type cgroups struct {
 // A freeCgroup is empty. Its CPU counter continues.
 type freeCgroup struct {
 	path   string
-	number int           // its name
-	used   time.Duration // CPU time of the processes that were in it before
+	number int         // its name
+	used   account.CPU // CPU time of the processes that were in it before
 }
 
 // supervisors numbers the supervisors of this program.
@@ -255,7 +256,7 @@ func (c *cgroups) take(e *Enforced) (*cgroup, int, error) {
 		}
 		fd, err := unix.Open(empty.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err == nil {
-			return &cgroup{owner: c, path: empty.path, number: empty.number, before: empty.used, once: once}, fd, nil
+			return &cgroup{owner: c, path: empty.path, number: empty.number, before: empty.used, fresh: !kept, once: once}, fd, nil
 		}
 		if !kept { // a kept one may have been removed by another program
 			return nil, -1, fmt.Errorf("open %s: %w", empty.path, err)
@@ -282,7 +283,7 @@ func (c *cgroups) newLocked() (freeCgroup, error) {
 	if err != nil {
 		return freeCgroup{}, err
 	}
-	return freeCgroup{path: path, number: c.next}, nil
+	return freeCgroup{path: path, number: c.next, used: account.CPU{Of: account.Tree}}, nil
 }
 
 // put takes back an empty cgroup.
@@ -303,12 +304,27 @@ type cgroup struct {
 	leader *child // the child that was started in it; nil: none
 	path   string
 	number int
-	before time.Duration // CPU time that was used in it by earlier processes
-	killed atomic.Bool   // it may have been killed by the kernel, which then also kills later members
-	once   bool          // it has limits, and is not used again
+	before account.CPU // CPU time that was used in it by earlier processes
+	fresh  bool        // there were no earlier processes
+	killed atomic.Bool // it may have been killed by the kernel, which then also kills later members
+	once   bool        // it has limits, and is not used again
+}
+
+// cgroupOf returns the cgroup that a tree is; nil: it is none.
+func cgroupOf(t tree) *cgroup {
+	if l, ok := t.(launchedTree); ok {
+		t = l.tree
+	}
+	group, _ := t.(*cgroup)
+	return group
 }
 
 func (g *cgroup) file(name string) string { return g.path + "/" + name }
+
+// accounts names the control groups from which the usage of the processes is read.
+func (g *cgroup) accounts() account.Groups {
+	return account.Groups{Unified: g.path, Before: g.before, Fresh: g.fresh}
+}
 
 func (g *cgroup) signal(sig syscall.Signal) { g.signalBut(sig, 0) }
 
@@ -413,7 +429,7 @@ func (g *cgroup) release(tableView) bool {
 	if g.killed.Load() || g.once {
 		removeCgroup(g.path)
 	} else {
-		used, _ := g.cpu()
+		used, _ := account.CPUOf(g.path)
 		g.owner.put(freeCgroup{g.path, g.number, used})
 	}
 	return true

@@ -10,7 +10,9 @@
 //     process group stay reserved for as long as they may be signalled.
 //   - Output is never dropped unless the process is terminated or killed. Exit and close are
 //     two events, because a grandchild may hold the pipes open after the exit.
-//   - Terminate and Kill never wait for input or output.
+//   - Terminate and Kill never wait for input or output. A kill is verified: processes that are left are reported, with
+//     the reason ([Process.Survivors]).
+//   - A process that has exited has an account of what its tree has used ([Process.Usage]).
 //   - A process that has a slot ([Spec.Slot]) survives this program: another one adopts it with
 //     [Supervisor.Adopt], at whatever instruction this one has died. The [Keeper] holds its
 //     descriptors meanwhile.
@@ -29,7 +31,8 @@
 // inherit_linux.go inherited descriptors and signals; tree*.go, scan_linux.go and
 // cgroup_linux.go how everything that a child started is found and killed; reap_linux.go
 // orphans; limits*.go and limitgroups_linux.go the limits of a process, and controllers_linux.go where control groups
-// can enforce them; members_linux.go the members and CPU time of a tree, for lists; launcher*.go a
+// can enforce them; members_linux.go the members and CPU time of a tree, for lists; usage.go what a process has used;
+// survivor*.go what a kill has left; launcher*.go a
 // program that starts the command in its place, such as a sandbox; keeper.go, kept_*.go and
 // keptstdin.go processes that survive this program; notes_linux.go and
 // sweep*.go how a server ends the commands of a killed one; sys_unix.go system calls.

@@ -271,11 +271,12 @@ func (f *forker) discard(result forked) {
 }
 
 // exitCode returns how a child ended, without reaping it. ok is false while the
-// child runs, which can only happen with WNOHANG.
-func exitCode(idType, id, flags int) (code int, ok bool) {
+// child runs, which can only happen with WNOHANG. If used is not nil, it gets what the child
+// has used, unless the code is -1.
+func exitCode(idType, id, flags int, used *unix.Rusage) (code int, ok bool) {
 	var info unix.Siginfo
 	for {
-		err := unix.Waitid(idType, id, &info, unix.WEXITED|unix.WNOWAIT|flags, nil)
+		err := unix.Waitid(idType, id, &info, unix.WEXITED|unix.WNOWAIT|flags, used)
 		if err == unix.EINTR {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/account"
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
@@ -42,9 +43,10 @@ type child struct {
 	outputs []endpoint
 	tree    tree
 
-	kept     *kept    // always nil: there is no keeper here
-	launched Launched // always empty: launchers are not supported here
-	limited  Enforced // its limits
+	kept      *kept    // always nil: there is no keeper here
+	launched  Launched // always empty: launchers are not supported here
+	limited   Enforced // its limits
+	inherited uint64   // bytes of memory that this program had when it made the child
 }
 
 func (h *host) launch(_ context.Context, spec Spec) (_ *child, err error) {
@@ -60,7 +62,7 @@ func (h *host) launch(_ context.Context, spec Spec) (_ *child, err error) {
 		return nil, err
 	}
 	at.close()
-	c := &child{tty: spec.TTY, limited: limited}
+	c := &child{tty: spec.TTY, limited: limited, inherited: account.OwnMemory()}
 	theirs, err := c.makeDescriptors(spec)
 	defer func() {
 		for _, f := range theirs {
@@ -131,23 +133,34 @@ func (c *child) makeDescriptors(spec Spec) (theirs []*os.File, err error) {
 
 func growPipe(uintptr, int) bool { return false }
 
-func (c *child) wait() int {
-	var status syscall.WaitStatus
+func (c *child) wait() ending {
+	var (
+		status unix.WaitStatus
+		used   unix.Rusage
+	)
 	for {
-		_, err := syscall.Wait4(c.pid, &status, 0, nil)
-		switch {
-		case err == syscall.EINTR:
+		_, err := unix.Wait4(c.pid, &status, 0, &used)
+		if err == unix.EINTR {
 			continue
-		case err != nil:
-			return -1
-		case status.Signaled():
-			return 128 + int(status.Signal())
 		}
-		return status.ExitStatus()
+		if err != nil {
+			return ending{code: -1}
+		}
+		figures := account.OfRusage(&used)
+		end := ending{code: status.ExitStatus(), used: &figures}
+		if status.Signaled() {
+			end.code = 128 + int(status.Signal())
+		}
+		return end
 	}
 }
 
-func (c *child) awaitInit() {}
+// groups returns nothing: this system has no control groups.
+func (c *child) groups() account.Groups { return account.Groups{} }
+
+func (c *child) abandon() {}
+
+func (c *child) awaitInit() *account.Figures { return nil }
 
 func (l *Launched) signalGroup(syscall.Signal) error { return ErrUnsupported }
 
@@ -167,5 +180,6 @@ func (g processGroup) signal(sig syscall.Signal)           { unix.Kill(-int(g), 
 func (g processGroup) signalBut(sig syscall.Signal, _ int) { g.signal(sig) }
 func (g processGroup) kill()                               { unix.Kill(-int(g), unix.SIGKILL) }
 func (g processGroup) await(time.Time)                     {}
+func (g processGroup) survivors() []Survivor               { return nil } // not known
 func (g processGroup) empty() bool                         { return unix.Kill(-int(g), 0) == unix.ESRCH }
 func (g processGroup) release(tableView) bool              { return g.empty() }

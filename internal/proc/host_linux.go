@@ -7,9 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/account"
 	"github.com/tetherexec/tether/internal/fork"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/slots"
@@ -103,7 +106,9 @@ type child struct {
 	limited Enforced     // its limits
 	limits  *limitGroups // cgroups of version 1 that enforce some of them; nil: none
 
-	kept    *kept    // nil: the child ends with this program
+	kept      *kept  // nil: the child ends with this program
+	inherited uint64 // bytes of memory that this program had when it made the child; 0: not known
+
 	foreign bool     // it is a child of the keeper
 	own     *pidSet  // nil if it is
 	pidfd   *os.File // nil on systems without pidfds: there a wait holds a thread
@@ -125,7 +130,7 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		return nil, err
 	}
 	defer h.launches.Free()
-	c := &child{tty: spec.TTY, own: h.own, foreign: req.sibling}
+	c := &child{tty: spec.TTY, own: h.own, foreign: req.sibling, inherited: account.OwnMemory()}
 	defer func() {
 		if err != nil {
 			c.closeFiles()
@@ -378,46 +383,82 @@ func (h *host) limit(c *child, req *forkRequest, spec Spec) (err error) {
 	return nil
 }
 
-// wait returns the exit code when the child has exited, and leaves it unreaped. If a launcher
+// wait returns how the child has ended when it has, and leaves it unreaped. If a launcher
 // does not end although its command has exited, the launcher is killed.
-func (c *child) wait() int {
+func (c *child) wait() ending {
 	if c.launched.Leader == nil {
 		return c.awaitExit()
 	}
 	stop := c.watchLeader()
-	code := c.awaitExit()
+	end := c.awaitExit()
 	if own, hidden := stop(); hidden {
-		return own
+		end.code = own
 	}
-	return code
+	return end
 }
 
 // awaitExit waits for the child itself.
-func (c *child) awaitExit() int {
+func (c *child) awaitExit() ending {
 	if code, ok := c.kept.exitCode(); ok {
-		return code
+		return ending{code: code, recorded: true}
 	}
 	if c.foreign {
 		return c.awaitForeign()
 	}
-	code := -1
+	var used unix.Rusage
+	asked := -1 // the code that came with the usage
+	wait := func(idType, id, flags int) (code int, ok bool) {
+		asked, ok = exitCode(idType, id, flags, &used)
+		return asked, ok
+	}
+	code, err := -1, errNoPidfd
 	if c.pidfd != nil {
-		conn, err := c.pidfd.SyscallConn()
-		if err == nil {
+		var conn syscall.RawConn
+		if conn, err = c.pidfd.SyscallConn(); err == nil {
 			err = conn.Read(func(fd uintptr) (ok bool) {
 				code, ok = exitOf(
-					func() (int, bool) { return exitCode(unix.P_PIDFD, int(fd), unix.WNOHANG) },
+					func() (int, bool) { return wait(unix.P_PIDFD, int(fd), unix.WNOHANG) },
 					func() bool { return hasExited(int(fd)) },
 					func() int { return exitCodeInTable(int(fd), c.pid) })
 				return ok
 			})
 		}
-		if err == nil {
-			return code
-		}
 	}
-	code, _ = exitCode(unix.P_PID, c.pid, 0)
-	return code
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded): // abandoned, but it may have exited just now
+		code, _ = wait(unix.P_PID, c.pid, unix.WNOHANG)
+	case err != nil:
+		code, _ = wait(unix.P_PID, c.pid, 0)
+	}
+	end := ending{code: code}
+	if asked >= 0 {
+		figures := account.OfRusage(&used)
+		end.used = &figures
+	}
+	return end
+}
+
+// abandon makes wait return although the child has not exited.
+func (c *child) abandon() {
+	if c.pidfd != nil {
+		c.pidfd.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// errNoPidfd means that the system has no pidfds.
+var errNoPidfd = errors.New("no pidfd")
+
+// groups names the control groups of the child.
+func (c *child) groups() account.Groups {
+	var g account.Groups
+	if group := cgroupOf(c.tree); group != nil {
+		g = group.accounts()
+	}
+	if by := c.limited.By[LimitMemory]; by == ByCgroup1 || by == ByCgroup2 {
+		g.MemoryLimit = c.limited.Limits[LimitMemory]
+	}
+	c.limits.addTo(&g)
+	return g
 }
 
 // close gives back the resources of the child. The pid stays reserved until the
@@ -429,11 +470,7 @@ func (c *child) close() {
 		c.pidfd.Close()
 	}
 	c.launched.Close()
-	tree := c.tree
-	if l, ok := tree.(launchedTree); ok {
-		tree = l.tree
-	}
-	if _, ok := tree.(*cgroup); ok {
+	if cgroupOf(c.tree) != nil {
 		c.reap() // no search needs the child's number any more; if this fails, release tries again
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+
+	"github.com/tetherexec/tether/internal/account"
 )
 
 // Processes cannot be started here yet, so only launch is ever called.
@@ -35,14 +37,17 @@ type child struct {
 	outputs []endpoint
 	tree    tree
 
-	kept     *kept // always nil: there is no keeper here
-	launched Launched
-	limited  Enforced // its limits
+	kept      *kept // always nil: there is no keeper here
+	launched  Launched
+	limited   Enforced // its limits
+	inherited uint64
 }
 
-func (c *child) wait() int                        { return -1 }
+func (c *child) wait() ending                     { return ending{code: -1} }
+func (c *child) groups() account.Groups           { return account.Groups{} }
 func (c *child) close()                           {}
-func (c *child) awaitInit()                       {}
+func (c *child) abandon()                         {}
+func (c *child) awaitInit() *account.Figures      { return nil }
 func (c *child) resize(rows, cols uint16) error   { return ErrUnsupported }
 func (c *child) signalGroup(syscall.Signal) error { return ErrUnsupported }
 

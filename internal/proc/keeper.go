@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/tetherexec/tether/internal/account"
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/crash"
 )
@@ -18,9 +19,9 @@ type Keeper interface {
 	Drop(slot int, which Which)
 	// Free makes the keeper close all descriptors of a slot.
 	Free(slot int)
-	// Status reports how a child of the keeper has ended: as in a shell, -1 if it is not known.
-	// ended is false while it runs.
-	Status(pid int) (code int, ended bool)
+	// Status reports how a child of the keeper has ended: as in a shell, -1 if it is not known, and
+	// what it has used, nil if that is not known. ended is false while it runs.
+	Status(pid int) (code int, used *account.Figures, ended bool)
 	// Reap frees the pid of a child of the keeper that has ended.
 	Reap(pid int)
 	// Pid is the keeper's number. Names that must be the same after a restart have it.
@@ -128,8 +129,12 @@ func (a *Adoption) close() {
 func Claimed(a *arena.Arena) map[int]bool {
 	pids := map[int]bool{}
 	for _, s := range a.Slots() {
-		if state := s.State.Load(); state == slotStarting || state == slotRunning {
-			pids[int(s.Pid.Load())] = true
+		if state := s.State.Load(); state != slotStarting && state != slotRunning {
+			continue
+		}
+		pids[int(s.Pid.Load())] = true
+		if init := (&kept{slot: s}).init(); init != 0 && s.Exited.Load() == 0 {
+			pids[init] = true // until its usage is recorded
 		}
 	}
 	return pids

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/account"
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/fork"
 	"github.com/tetherexec/tether/internal/outlog"
@@ -44,12 +45,15 @@ func (h *host) record(c *child, req *forkRequest, spec Spec) error {
 	if err := h.keeper.Hold(Holder(spec.Slot), held...); err != nil {
 		return fmt.Errorf("pass the descriptors of a command to the keeper: %w", err)
 	}
+	var groups account.Groups
 	if req.group != nil {
-		spec.Slot.CgroupCPU.Store(uint64(req.group.before), pointDetail)
+		groups = req.group.accounts()
+		spec.Slot.CgroupCPU.Store(uint64(groups.Before.User+groups.Before.System), pointDetail)
 		spec.Slot.Cgroup.Store(uint64(req.group.number), pointDetail)
 	}
 	c.limited.store(spec.Slot)
 	req.limits.claim(spec.Slot)
+	c.kept.begins(c.inherited, groups)
 	spec.Slot.State.Store(slotStarting, pointStarting)
 	return nil
 }
@@ -132,6 +136,9 @@ func (k *kept) reported(l Launched, sockets []*os.File) error {
 		return fmt.Errorf("pass the descriptors of a sandbox to the keeper: %w", err)
 	}
 	k.slot.Leader.Store(uint64(l.Pid), pointDetail)
+	if l.Init != nil {
+		withDescriptor(l.Init, func(fd int) error { k.hasInit(pidOf(fd)); return nil })
+	}
 	k.slot.Reported.Store(1, pointReported)
 	return nil
 }
@@ -149,6 +156,7 @@ func (k *kept) running() {
 func (h *host) adopt(ctx context.Context, a *Adoption) (*child, error) {
 	slot := a.Spec.Slot
 	c := &child{pid: int(slot.Pid.Load()), tty: a.Spec.TTY, foreign: true, kept: &kept{h.keeper, slot}, limited: storedLimits(slot)}
+	c.inherited = c.kept.inherited()
 	switch slot.State.Load() {
 	case slotRunning:
 	case slotReleased:
@@ -250,7 +258,8 @@ func (h *host) adoptTree(c *child) {
 	number := int(slot.Cgroup.Load())
 	switch {
 	case number != 0 && h.cgroups != nil:
-		group := h.cgroups.adopt(number, time.Duration(slot.CgroupCPU.Load()))
+		group := h.cgroups.adopt(number)
+		group.before, group.fresh = cgroupBefore(slot)
 		group.leader, group.once = c, c.limited.inCgroup2()
 		c.tree = group
 	case c.reaped:
@@ -292,22 +301,25 @@ func awaitExecuted(ctx context.Context, pid int) (bool, error) {
 }
 
 // awaitForeign waits for the exit of a child of the keeper.
-func (c *child) awaitForeign() int {
+func (c *child) awaitForeign() ending {
 	if c.pidfd == nil {
-		return -1
+		return ending{code: -1}
 	}
 	conn, err := c.pidfd.SyscallConn()
 	if err == nil {
 		err = conn.Read(func(fd uintptr) bool { return hasExited(int(fd)) })
 	}
-	if err != nil {
-		return -1
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return ending{code: -1}
 	}
-	code, ended := c.kept.keeper.Status(c.pid)
+	code, used, ended := c.kept.keeper.Status(c.pid)
+	if !ended && err != nil {
+		return ending{code: -1} // abandoned
+	}
 	if !ended || code < 0 {
 		withDescriptor(c.pidfd, func(fd int) error { code = exitCodeInTable(fd, c.pid); return nil })
 	}
-	return code
+	return ending{code: code, used: used}
 }
 
 // noTree is the tree of a process of which nothing is left.
@@ -321,11 +333,11 @@ func (noTree) empty() bool                { return true }
 func (noTree) release(tableView) bool     { return true }
 
 // adopt returns the cgroup with a number. An earlier program may have killed it by the kernel, so it is not used again.
-func (c *cgroups) adopt(number int, before time.Duration) *cgroup {
+func (c *cgroups) adopt(number int) *cgroup {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next = max(c.next, number)
-	g := &cgroup{owner: c, path: c.parent.child(number), number: number, before: before}
+	g := &cgroup{owner: c, path: c.parent.child(number), number: number}
 	g.killed.Store(true)
 	return g
 }
@@ -342,7 +354,7 @@ func (s *Supervisor) SweepUnclaimed(a *arena.Arena) {
 	if groups := h.cgroups; groups != nil {
 		for _, number := range groups.parent.numbers() {
 			if !claimed[number] {
-				s.removeLeft(groups.adopt(number, 0))
+				s.removeLeft(groups.adopt(number))
 			}
 		}
 	}
@@ -364,7 +376,7 @@ func (s *Supervisor) removeLeft(left *cgroup) {
 func (h *host) discardTree(slot *arena.Slot) {
 	if number := int(slot.Cgroup.Load()); number != 0 && h.cgroups != nil {
 		slot.Cgroup.Store(0, pointDetail)
-		h.sup.removeLeft(h.cgroups.adopt(number, 0))
+		h.sup.removeLeft(h.cgroups.adopt(number))
 	}
 	if groups := h.limiter.adopt(slot); groups != nil {
 		groups.unclaim()

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/account"
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/outlog"
 )
@@ -58,8 +59,11 @@ func (k *testKeeper) Free(slot int) {
 	delete(k.held, slot)
 }
 
-func (k *testKeeper) Status(pid int) (code int, ended bool) {
-	return exitCode(unix.P_PID, pid, unix.WNOHANG)
+func (k *testKeeper) Status(pid int) (code int, used *account.Figures, ended bool) {
+	var rusage unix.Rusage
+	code, ended = exitCode(unix.P_PID, pid, unix.WNOHANG, &rusage)
+	figures := account.OfRusage(&rusage)
+	return code, &figures, ended
 }
 func (k *testKeeper) Reap(pid int) { reapPid(pid, unix.WNOHANG) }
 func (k *testKeeper) Pid() int     { return os.Getpid() }

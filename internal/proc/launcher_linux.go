@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/account"
 )
 
 // launchedTree is the tree of a launcher that stays. A signal skips the launcher:
@@ -43,13 +45,42 @@ func (l *Launched) signalGroup(sig syscall.Signal) error {
 }
 
 // awaitInit returns when the last process that the launcher started has ended. If
-// that process has become an orphan of this program, it is reaped.
-func (c *child) awaitInit() {
+// that process has become an orphan of this program or of the keeper, it is reaped, and awaitInit returns what it
+// has used: it has waited for all the others, or the kernel has when it ended them.
+func (c *child) awaitInit() (used *account.Figures) {
 	init := pinned{file: c.launched.Init}
 	init.await(time.Now().Add(initWait))
+	if pid := c.kept.init(); pid != 0 {
+		if _, used, ended := c.kept.keeper.Status(pid); ended {
+			c.kept.keeper.Reap(pid)
+			return used
+		}
+	}
+	var rusage unix.Rusage
 	withDescriptor(c.launched.Init, func(fd int) error {
-		return unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
+		return unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, &rusage)
 	})
+	if rusage.Maxrss == 0 { // it was not reaped
+		return nil
+	}
+	figures := account.OfRusage(&rusage)
+	return &figures
+}
+
+// pidOf returns the number of a process in this pid namespace; 0: not known.
+func pidOf(pidfd int) int {
+	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_PID}
+	if unix.IoctlPidfdInfo(pidfd, &info) == nil && info.Mask&unix.PIDFD_INFO_PID != 0 {
+		return int(info.Pid)
+	}
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", pidfd)) // before Linux 6.13
+	_, rest, _ := bytes.Cut(text, []byte("\nPid:"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	pid, err := strconv.Atoi(string(bytes.TrimSpace(line)))
+	if err != nil || pid < 0 {
+		return 0
+	}
+	return pid
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/account"
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/fork"
 )
@@ -259,29 +260,15 @@ func (l *limiter) sweepUnclaimed(s *Supervisor, claimed map[int]bool) {
 	}
 }
 
-// Groups returns the control groups by which the process is limited. They exist until it has closed, and longer if it
-// has left processes.
-func (p *Process) Groups() (g Groups) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.settled {
-		return g
+// addTo names the cgroups that only this process has had, for its account.
+func (g *limitGroups) addTo(a *account.Groups) {
+	if g == nil {
+		return
 	}
-	tree := p.child.tree
-	if launched, ok := tree.(launchedTree); ok {
-		tree = launched.tree
+	if g.limited[LimitMemory] {
+		a.Memory = g.paths[LimitMemory]
 	}
-	if group, ok := tree.(*cgroup); ok && p.child.limited.inCgroup2() {
-		g.V2 = group.path
+	if g.limited[LimitProcesses] {
+		a.Pids = g.paths[LimitProcesses]
 	}
-	if p.child.limits == nil {
-		return g
-	}
-	g.V1 = map[string]string{}
-	for i, path := range p.child.limits.paths {
-		if path != "" && p.child.limits.limited[i] {
-			g.V1[controllerNames[i]] = path
-		}
-	}
-	return g
 }

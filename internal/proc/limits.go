@@ -196,12 +196,6 @@ func (p *Process) timeUp() {
 	}
 }
 
-// Groups are the control groups by which a process is limited.
-type Groups struct {
-	V2 string            // of version 2; "": none
-	V1 map[string]string // of version 1, by controller: memory, cpu, pids
-}
-
 // LimitSupport finds out which limits this machine can enforce.
 func (s *Supervisor) LimitSupport() (support LimitSupport, err error) {
 	if !s.beginStart() {

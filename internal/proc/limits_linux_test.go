@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/account"
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
@@ -92,12 +93,16 @@ func TestMemoryLimit(t *testing.T) {
 		"head -c 1M /dev/zero | tail >/dev/null": 0,
 	} {
 		p, sink := start(t, s, limited("set -e; "+script+" >/dev/null; exit $?", map[Limit]uint64{LimitMemory: 40 << 20}))
-		if groups := p.Groups(); groups.V2 == "" && groups.V1["memory"] == "" {
+		if groups := groupsOf(p); groups.V2 == "" && groups.V1["memory"] == "" {
 			t.Errorf("%s: no cgroup in %+v", script, groups)
 		}
 		awaitDone(t, p)
 		if sink.code != want {
 			t.Errorf("%s: exit code %d, want %d", script, sink.code, want)
+		}
+		used, _ := p.Usage()
+		if killed := used.Kill.Own && used.Kill.Limit == 40<<20; killed != (want != 0) || used.Memory.Of != account.Tree || used.Memory.Bytes > 40<<20 {
+			t.Errorf("%s: the account is %+v", script, used)
 		}
 		awaitSettled(t, s, p)
 	}
@@ -110,7 +115,7 @@ func TestProcessLimit(t *testing.T) {
 	needGroups(t, s, LimitProcesses)
 	bomb := "bomb() { bomb & bomb & wait; }; bomb 2>/dev/null"
 	p, _ := start(t, s, limited(bomb, map[Limit]uint64{LimitProcesses: 12}))
-	groups := p.Groups()
+	groups := groupsOf(p)
 	dir := groups.V2
 	if dir == "" {
 		dir = groups.V1["pids"]
@@ -137,7 +142,7 @@ func TestCPULimit(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	needGroups(t, s, LimitCPUs)
 	p, _ := start(t, s, limited("while :; do :; done", map[Limit]uint64{LimitCPUs: 100}))
-	groups := p.Groups()
+	groups := groupsOf(p)
 	dir := groups.V2
 	if dir == "" {
 		dir = groups.V1["cpu"]
@@ -300,7 +305,7 @@ func TestAdoptedLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups := p.Groups()
+	groups := groupsOf(p)
 	p.stopTime()                                                                                       // the first program is dead from now on
 	unclaimed, err := first.host.limiter.make(&Enforced{Limits: p.Limits().Limits, By: p.Limits().By}) // as after a death before the slot had it
 	if err != nil {
@@ -321,7 +326,7 @@ func TestAdoptedLimits(t *testing.T) {
 	if adopted.Limits() != p.Limits() {
 		t.Errorf("limits %+v, before %+v", adopted.Limits(), p.Limits())
 	}
-	if again := adopted.Groups(); again.V2 != groups.V2 || again.V1["memory"] != groups.V1["memory"] {
+	if again := groupsOf(adopted); again.V2 != groups.V2 || again.V1["memory"] != groups.V1["memory"] {
 		t.Errorf("groups %+v, before %+v", again, groups)
 	}
 	awaitDone(t, adopted)
@@ -401,4 +406,36 @@ func TestWeights(t *testing.T) {
 	if after := readText("/proc/self/cgroup"); after != before {
 		t.Errorf("this program is in %q, before %q", after, before)
 	}
+}
+
+// limitDirs are control groups.
+type limitDirs struct {
+	V2 string            // of version 2; "": none
+	V1 map[string]string // of version 1, by controller: memory, cpu, pids
+}
+
+// groupsOf returns the control groups by which a process is limited.
+func groupsOf(p *Process) (g limitDirs) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.settled {
+		return g
+	}
+	tree := p.child.tree
+	if launched, ok := tree.(launchedTree); ok {
+		tree = launched.tree
+	}
+	if group, ok := tree.(*cgroup); ok && p.child.limited.inCgroup2() {
+		g.V2 = group.path
+	}
+	if p.child.limits == nil {
+		return g
+	}
+	g.V1 = map[string]string{}
+	for i, path := range p.child.limits.paths {
+		if path != "" && p.child.limits.limited[i] {
+			g.V1[controllerNames[i]] = path
+		}
+	}
+	return g
 }

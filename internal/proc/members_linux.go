@@ -1,14 +1,12 @@
 package proc
 
 import (
-	"bytes"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/tetherexec/tether/internal/account"
 )
 
 // A Finder finds the processes that commands have started. It reads the process
@@ -54,16 +52,12 @@ func (p *Process) CPU() (used time.Duration, known bool) {
 	if p.settled {
 		return 0, false
 	}
-	tree := p.child.tree
-	if launched, ok := tree.(launchedTree); ok {
-		tree = launched.tree
-	}
-	group, ok := tree.(*cgroup)
-	if !ok {
+	group := cgroupOf(p.child.tree)
+	if group == nil {
 		return 0, false
 	}
-	used, known = group.cpu()
-	return used - group.before, known
+	all, known := account.CPUOf(group.path)
+	return all.User + all.System - group.before.User - group.before.System, known
 }
 
 // Ends passes this side's ends of the child's standard input and outputs, as
@@ -117,22 +111,4 @@ func (t *scanTree) membersIn(x processIndex) map[int]bool {
 		}
 	}
 	return members
-}
-
-// cpu is the CPU time that was used in the cgroup since it was made.
-func (g *cgroup) cpu() (time.Duration, bool) {
-	fd, err := unix.Open(g.file("cpu.stat"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, false
-	}
-	defer unix.Close(fd)
-	var text [64]byte // the first line
-	n, err := unix.Read(fd, text[:])
-	if err != nil {
-		return 0, false
-	}
-	rest, ok := bytes.CutPrefix(text[:n], []byte("usage_usec "))
-	digits, _, whole := bytes.Cut(rest, []byte("\n"))
-	usec, err := strconv.ParseInt(string(digits), 10, 64)
-	return time.Duration(usec) * time.Microsecond, ok && whole && err == nil
 }

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/tetherexec/tether/internal/account"
 )
 
 // terminateGrace is how long a terminated process may clean up before it is killed,
@@ -35,6 +37,7 @@ type Process struct {
 	mu       sync.Mutex
 	state    state
 	code     int          // valid once exited
+	usage    usage        // known once exited
 	ending   *termination // set once terminated
 	killing  int          // Kill calls that are running on the tree: it must not be released
 	released bool         // the descriptors of the child are closed
@@ -42,6 +45,8 @@ type Process struct {
 	freed    func()       // called when the slot is freed; nil: the slot is needed
 	timer    *time.Timer  // ends it when its time is up; nil: its time is not limited, or has ended
 	timedOut bool         // terminated because its time was up
+
+	survivors []Survivor // what the last kill has left
 }
 
 // input is the standard input of a process.
@@ -90,16 +95,19 @@ func newProcess(s *Supervisor, c *child, spec Spec, sink Sink) *Process {
 func (p *Process) run() {
 	defer close(p.done)
 	ended := p.startCopying()
-	code := p.child.wait()
-	p.child.kept.exited(code)
+	end := p.child.wait()
+	code := end.code
 	p.mu.Lock()
 	p.state, p.code = exited, code
 	p.mu.Unlock()
 	if p.stdin != nil {
 		p.stdin.close() // a descendant that has inherited stdin gets the end of file, and the client's writes fail
 	}
+	if p.spec.Launcher != nil {
+		end.init = p.awaitLaunched()
+	}
+	p.account(end)
 	if l := p.spec.Launcher; l != nil {
-		p.awaitLaunched()
 		p.child.kept.launcherEnded()
 		if l.Ended != nil {
 			l.Ended()
@@ -137,14 +145,26 @@ func (p *Process) startCopying() (ended <-chan struct{}) {
 }
 
 // awaitLaunched returns when all processes that a launcher started have ended, which is the case if the launcher is the
-// first process of their namespace. If the launcher failed before it had reported its processes, everything is killed.
-func (p *Process) awaitLaunched() {
+// first process of their namespace, and what they have used, if that is known. If the launcher failed before it had
+// reported its processes, everything is killed.
+func (p *Process) awaitLaunched() (used *account.Figures) {
 	switch {
 	case p.child.launched.Init != nil:
-		p.child.awaitInit()
+		return p.child.awaitInit()
 	case p.spec.Launcher.Stays && p.child.launched.Leader == nil:
 		p.child.tree.kill()
 	}
+	return nil
+}
+
+// account records what the process has used, and then how it has ended.
+func (p *Process) account(end ending) {
+	used := p.measure(end)
+	p.child.kept.used(used)
+	p.child.kept.exited(end.code)
+	p.mu.Lock()
+	p.usage = used
+	p.mu.Unlock()
 }
 
 // fullSinkWait is how long an exit waits for a full sink.
@@ -335,12 +355,11 @@ func (p *Process) Kill() {
 		return
 	}
 	p.child.tree.kill()
+	p.verifyKill()
 	p.mu.Lock()
 	p.killing--
 	p.mu.Unlock()
-	if !p.settle(readProcessTable) {
-		p.sup.log.Warn("killed processes are still there", "pid", p.Pid())
-	}
+	p.settle(readProcessTable)
 }
 
 // killWait is how long killed processes are awaited. Only a process stuck in the
@@ -416,14 +435,24 @@ func (p *Process) enforce(e *termination) {
 	}
 	p.child.tree.kill()
 	killGroup(p.child.pid) // needs no descriptor, in case there was none for the tree
+	p.verifyKill()
 	for _, out := range p.outputs {
 		out.cutAfter(p.sup.grace)
 	}
-	timeout := time.NewTimer(2 * p.sup.grace)
-	defer timeout.Stop()
-	select {
-	case <-e.drained:
-	case <-timeout.C: // the sink is full and is not read
-		p.sink.Cut()
+	full, stuck := time.NewTimer(2*p.sup.grace), time.NewTimer(p.sup.stuck)
+	defer full.Stop()
+	defer stuck.Stop()
+	for {
+		select {
+		case <-e.drained:
+			return
+		case <-full.C: // the sink is full and is not read
+			p.sink.Cut()
+		case <-stuck.C: // the child itself is a survivor
+			p.child.abandon()
+		}
 	}
 }
+
+// stuckWait is how long the exit of a child is awaited after it was killed. Then the process is closed without an exit code.
+const stuckWait = 3 * time.Second

@@ -174,7 +174,7 @@ func (r *reaper) zombies() map[int]bool {
 		if r.own.has(pid) {
 			continue
 		}
-		if _, ended := exitCode(unix.P_PID, pid, unix.WNOHANG); ended {
+		if _, ended := exitCode(unix.P_PID, pid, unix.WNOHANG, nil); ended {
 			dead[pid] = true
 		}
 	}

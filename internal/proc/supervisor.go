@@ -152,6 +152,7 @@ type Supervisor struct {
 	host     *host         // the system-specific part; nil: no start has needed it
 	grace    time.Duration // terminateGrace
 	fullSink time.Duration // fullSinkWait
+	stuck    time.Duration // stuckWait
 	lifetime context.Context
 	end      context.CancelCauseFunc
 	tasks    sync.WaitGroup // every goroutine of every process
@@ -180,6 +181,7 @@ func New(cfg Config) *Supervisor {
 		log:       cfg.Log,
 		grace:     terminateGrace,
 		fullSink:  fullSinkWait,
+		stuck:     stuckWait,
 		lifetime:  lifetime,
 		end:       end,
 		processes: make(map[*Process]struct{}),
@@ -293,6 +295,7 @@ func (s *Supervisor) Adopt(ctx context.Context, a Adoption) (*Process, error) {
 	if a.Closed {
 		p.state, p.released = closed, true
 		p.code, _ = c.kept.exitCode()
+		p.usage.figures, p.usage.known = c.kept.usage()
 		close(p.done)
 		if len(a.Files) > 0 {
 			c.kept.free() // as close of an earlier program would have done

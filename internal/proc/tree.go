@@ -18,6 +18,8 @@ type tree interface {
 	await(deadline time.Time)
 	// empty reports whether all have ended.
 	empty() bool
+	// survivors describes processes that have not ended although they were killed, at most survivorsNamed.
+	survivors() []Survivor
 	// release gives up the tree of a closed child, if it is certain that all have
 	// ended. view reads the process table; nil means that this is too expensive now.
 	release(view tableView) bool

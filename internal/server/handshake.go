@@ -89,7 +89,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 // features are the extensions that a tether client may use.
 func (c *conn) features() []string {
 	list := []string{"ack", "closeStdin", "concurrent", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "limits", "list", "observe", "once", "oneStream",
-		"remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}
+		"remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "survivors", "termSize", "usage"}
 	if files.HasModes {
 		list = append(list, "fileAttributes")
 	}

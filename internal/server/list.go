@@ -6,6 +6,7 @@ import (
 	"sort"
 	"unicode"
 
+	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
 )
@@ -32,7 +33,11 @@ func (r *request) listProcesses(p *wire.ListParams) error {
 	})
 	r.conn.tasks.Go(func() { // ends after one measurement; the connection waits for it
 		addStates(list)
-		r.Reply(wire.ListResult{Processes: server.withUsage(list)})
+		result := wire.ListResult{Processes: server.withUsage(list)}
+		if p.SessionID == nil {
+			result.Survivors = server.survivors(list)
+		}
+		r.Reply(result)
 	})
 	return nil
 }
@@ -52,6 +57,20 @@ func (s *Server) withUsage(list []session.Listed) []wire.ProcessInfo {
 		infos = append(infos, p.Info)
 	}
 	return infos
+}
+
+// survivors are killed processes that belong to none of the listed ones.
+func (s *Server) survivors(list []session.Listed) (left []wire.Survivor) {
+	listed := make(map[*proc.Process]bool, len(list))
+	for _, p := range list {
+		listed[p.Child] = true
+	}
+	for _, p := range s.procs.Processes() {
+		if !listed[p] && len(left) < wire.MaxSurvivors {
+			left = append(left, session.WireSurvivors(p)...)
+		}
+	}
+	return left
 }
 
 func (r *request) listSessions(*wire.NoParams) (wire.SessionListResult, error) {

@@ -75,12 +75,17 @@ func (r *request) endAnySession(p *wire.SessionEndParams) error {
 	}
 	r.conn.log.Info("session is ended by a client", "session", s.Public)
 	if s == r.attachment.Session {
-		r.attachment.EndSelf(func() { r.Reply(wire.Empty{}) })
+		r.attachment.EndSelf(func() { r.Reply(endResult(s)) })
 		return nil
 	}
 	s.End()
-	r.Reply(wire.Empty{})
+	r.Reply(endResult(s))
 	return nil
+}
+
+// endResult tells what is left of a session that has ended.
+func endResult(s *session.Session) wire.SessionEndResult {
+	return wire.SessionEndResult{Survivors: s.Survivors()}
 }
 
 // checkOnceID refuses ids that are empty or too long to be remembered.

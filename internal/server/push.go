@@ -222,6 +222,9 @@ func (p *outputPush) encodeEnd(e outlog.Entry) {
 		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
 		b = appendDenial(b, p.process.Command.Denial())
 		b = appendLimit(b, p.process.Command)
+		b = appendUsage(b, p.process)
+	} else {
+		b = appendSurvivors(b, p.process)
 	}
 	p.batch.Seal(append(b, "}}"...))
 }

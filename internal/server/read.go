@@ -143,6 +143,10 @@ func (r *request) answerRead(read *session.Read) {
 	msg = appendDenial(msg, denial)
 	if page.Exited {
 		msg = appendLimit(msg, read.Process.Command)
+		msg = appendUsage(msg, read.Process)
+	}
+	if page.Closed {
+		msg = appendSurvivors(msg, read.Process)
 	}
 	msg = append(msg, `}}`...)
 	push, paced := read.BeginPush()
@@ -169,6 +173,22 @@ func appendChunk(b []byte, e outlog.Entry) []byte {
 func appendLimit(b []byte, c *launch.Command) []byte {
 	if name := c.ReachedLimit(); name != "" {
 		b = wire.AppendString(append(b, `,"tetherLimit":`...), name)
+	}
+	return b
+}
+
+// appendUsage appends the member "tetherUsage" of a process that has exited, if its account is known.
+func appendUsage(b []byte, p *session.Process) []byte {
+	if u := p.Usage(); u != nil {
+		b = wire.AppendValue(append(b, `,"tetherUsage":`...), u)
+	}
+	return b
+}
+
+// appendSurvivors appends the member "tetherSurvivors" of a process that is closed, if there are any.
+func appendSurvivors(b []byte, p *session.Process) []byte {
+	if left := p.Survivors(); len(left) > 0 {
+		b = wire.AppendValue(append(b, `,"tetherSurvivors":`...), left)
 	}
 	return b
 }

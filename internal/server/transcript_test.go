@@ -120,6 +120,7 @@ var volatile = []struct {
 	replacement string
 }{
 	{regexp.MustCompile(`"(pid|heldBytes|unsentBytes|sentSeq|startedAtMs|createdAtMs|timeMs|expiresInMs)":\d+`), `"$1":<number>`},
+	{regexp.MustCompile(`"tetherUsage":\{[^{}]*\}`), `"tetherUsage":<usage>`},
 	{regexp.MustCompile(`,"cpuMs":\d+,"memoryBytes":\d+`), ``},     // not known on every machine
 	{regexp.MustCompile(`,"stateDetail":\{[^}]*\}(\}[],])`), `$1`}, // in a list; the state may differ or be left out
 	{regexp.MustCompile(`"stateDetail":\{.*\}(\}\})$`), `"stateDetail":<detail>$1`},

@@ -243,10 +243,10 @@ func (p *Process) infoLocked() wire.ProcessInfo {
 		DroppedBytes: uint64(stats.Dropped), Blocked: stats.Blocked, Observers: p.observers,
 	}
 	if state.Exited {
-		info.State, info.ExitCode = wire.StateExited, &state.ExitCode
+		info.State, info.ExitCode, info.TetherUsage = wire.StateExited, &state.ExitCode, wireUsage(p.child)
 	}
 	if state.Closed {
-		info.State = wire.StateClosed
+		info.State, info.Survivors = wire.StateClosed, WireSurvivors(p.child)
 	}
 	return info
 }

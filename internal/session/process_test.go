@@ -197,7 +197,7 @@ func TestSurvivorsThatHaveEndedMakeRoom(t *testing.T) {
 	table := newTable(t, newSupervisor(t))
 	defer table.Close()
 	s := open(t, table, Options{}).Session
-	s.processes.survivors = slices.Repeat([]*proc.Process{finished(t)}, MaxProcesses)
+	s.processes.leftovers = slices.Repeat([]*proc.Process{finished(t)}, MaxProcesses)
 	if _, err := s.StartProcess(startParams("p", "true"), nil); err != nil {
 		t.Error(err)
 	}

@@ -290,7 +290,7 @@ func (p *restoredProcess) run(ready func()) {
 		ready()
 		p.kill()
 	case p.slot.LogEnded.Load() != 0:
-		p.adoptSurvivor()
+		p.adoptLeftovers()
 	default:
 		process, err := p.reopen()
 		if err != nil {
@@ -337,8 +337,8 @@ func closeAll(files map[proc.Which]*os.File) {
 	}
 }
 
-// adoptSurvivor takes over what a forgotten command has left running.
-func (p *restoredProcess) adoptSurvivor() {
+// adoptLeftovers takes over what a forgotten command has left running.
+func (p *restoredProcess) adoptLeftovers() {
 	process := &Process{session: p.session, record: p.record()}
 	closeAll(p.launcher)
 	child, err := p.table.config.Launch.Procs.Adopt(p.table.ctx, proc.Adoption{Spec: proc.Spec{Slot: p.slot}, Files: p.files, Closed: true})
@@ -347,7 +347,7 @@ func (p *restoredProcess) adoptSurvivor() {
 		return
 	}
 	process.release(child)
-	p.session.keepSurvivor(child)
+	p.session.keepLeftovers(child)
 }
 
 func (p *restoredProcess) record() *slotRecord {

@@ -107,7 +107,7 @@ func (s *Session) endAndUnlock() {
 	for _, p := range s.processes.byID {
 		children.Go(p.end)
 	}
-	for _, c := range s.processes.survivors {
+	for _, c := range s.processes.leftovers {
 		children.Go(c.Kill)
 	}
 	s.mu.Unlock()

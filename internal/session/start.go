@@ -14,26 +14,26 @@ import (
 // processes are the processes of a session. The session's lock guards them.
 type processes struct {
 	byID      map[string]*Process
-	survivors []*proc.Process // processes that forgotten commands left running
+	leftovers []*proc.Process // processes that forgotten commands left running
 	observers int             // of all processes together
 }
 
 // full reports whether no more processes can be added.
 func (p *processes) full() bool {
-	if len(p.byID)+len(p.survivors) >= MaxProcesses {
-		p.keep() // removes survivors that have ended
+	if len(p.byID)+len(p.leftovers) >= MaxProcesses {
+		p.keep() // removes leftovers that have ended
 	}
-	return len(p.byID)+len(p.survivors) >= MaxProcesses
+	return len(p.byID)+len(p.leftovers) >= MaxProcesses
 }
 
-// keep adds survivors, and removes those that have ended.
+// keep adds leftovers, and removes those that have ended.
 func (p *processes) keep(more ...*proc.Process) {
-	p.survivors = slices.DeleteFunc(append(p.survivors, more...), func(c *proc.Process) bool { return !c.Leftovers() })
+	p.leftovers = slices.DeleteFunc(append(p.leftovers, more...), func(c *proc.Process) bool { return !c.Leftovers() })
 }
 
-// keepSurvivor lets a process that a command has left running live until the
+// keepLeftovers lets a process that a command has left running live until the
 // session ends.
-func (s *Session) keepSurvivor(c *proc.Process) {
+func (s *Session) keepLeftovers(c *proc.Process) {
 	s.mu.Lock()
 	ended := s.ended
 	if !ended {

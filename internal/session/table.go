@@ -89,7 +89,7 @@ func (t *Table) newSession(identity Identity, ttl time.Duration, acks bool) *Ses
 	}
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
 	s.files = confined.New(confined.Config{Confiner: t.config.Launch.Confiner, Procs: t.config.Launch.Procs, Log: s.log})
-	s.launcher = launch.New(t.config.Launch, launch.Owner{Ask: s.ask, Tell: s.tell, Keep: s.keepSurvivor}, s.log)
+	s.launcher = launch.New(t.config.Launch, launch.Owner{Ask: s.ask, Tell: s.tell, Keep: s.keepLeftovers}, s.log)
 	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.TTL()), Record: t.uploadRecorder(s.Public)})
 	return s
 }

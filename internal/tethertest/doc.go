@@ -13,6 +13,7 @@
 //	server, server_leaks, cable    a server, checks for leaks, a cable between server and client
 //	scripted/                      a server that sends the messages of a test
 //	need, need/, soak, home        conditions of tests: programs, rights, length, home directory
+//	freezer/                       processes that cannot be killed
 //	scenario/                      names of test rows from docs/scenarios.md
 //	certs/, noproxy/, pattern, interleaved, upload, example   data and steps that several tests share
 package tethertest

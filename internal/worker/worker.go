@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/tetherexec/tether/internal/account"
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/crash"
 	"github.com/tetherexec/tether/internal/keep"
@@ -289,12 +290,12 @@ func (k *keeper) check(err error) {
 }
 
 // Status implements proc.Keeper.
-func (k *keeper) Status(pid int) (code int, ended bool) {
+func (k *keeper) Status(pid int) (code int, used *account.Figures, ended bool) {
 	exit, err := k.worker.Status(context.Background(), pid)
 	if err != nil || !exit.Child {
-		return -1, err == nil // a process that is no child of the keeper was reaped before
+		return -1, nil, err == nil // a process that is no child of the keeper was reaped before
 	}
-	return exit.Status, exit.Ended
+	return exit.Status, exit.Used, exit.Ended
 }
 
 // Pid implements proc.Keeper.

@@ -1,0 +1,200 @@
+package account
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Groups names the control groups of one command. A directory that is empty, or has no such file, adds no figure.
+type Groups struct {
+	Unified string // in the hierarchy of version 2
+
+	// Fresh says that no other command was in Unified before, so that its peaks and events belong to this one.
+	Fresh bool
+
+	// In hierarchies of version 1. Name only groups in which no other command was before.
+	CPU    string // cpuacct
+	Memory string
+	Pids   string
+	IO     string // blkio
+
+	// Before is the CPU time of commands that were in Unified before. If it is not known, Of is Unknown.
+	Before CPU
+
+	// MemoryLimit is the limit of this command alone, in bytes; 0: none.
+	MemoryLimit uint64
+}
+
+// Add replaces figures of u by those of the groups, which cover the whole tree.
+func (g *Groups) Add(u *Usage) {
+	unified := g.Unified
+	if !g.Fresh {
+		unified = "" // it has only the CPU time
+	}
+	g.addCPU(u)
+	g.addMemory(u, unified)
+	for _, dir := range []string{unified, g.Pids} {
+		if peak, ok := number(dir, "pids.peak"); ok {
+			u.Processes = peak
+		}
+	}
+	g.addIO(u, unified)
+}
+
+func (g *Groups) addCPU(u *Usage) {
+	if g.Unified != "" && g.Before.Of == Tree {
+		if now, ok := CPUOf(g.Unified); ok {
+			u.CPU = CPU{max(0, now.User-g.Before.User), max(0, now.System-g.Before.System), Tree}
+			return
+		}
+	}
+	user, haveUser := number(g.CPU, "cpuacct.usage_user")
+	system, haveSystem := number(g.CPU, "cpuacct.usage_sys")
+	if haveUser && haveSystem {
+		u.CPU = CPU{time.Duration(user), time.Duration(system), Tree}
+	}
+}
+
+// CPUOf returns the CPU time that was used in a group of version 2 since it was made. Each such group has it,
+// also without controllers.
+func CPUOf(dir string) (CPU, bool) {
+	text, ok := read(dir, "cpu.stat")
+	if !ok {
+		return CPU{}, false
+	}
+	user, haveUser := value(text, "user_usec")
+	system, haveSystem := value(text, "system_usec")
+	return CPU{time.Duration(user) * time.Microsecond, time.Duration(system) * time.Microsecond, Tree}, haveUser && haveSystem
+}
+
+func (g *Groups) addMemory(u *Usage, unified string) {
+	if peak, ok := number(unified, "memory.peak"); ok {
+		u.Memory = Memory{peak, Tree}
+	}
+	if events, ok := read(unified, "memory.events"); ok {
+		kills, _ := value(events, "oom_kill")
+		reached, _ := value(events, "oom")
+		u.Kill = g.kill(kills, reached > 0)
+	}
+	peak, ok := number(g.Memory, "memory.max_usage_in_bytes")
+	if ok {
+		u.Memory = Memory{peak, Tree}
+	}
+	if control, ok := read(g.Memory, "memory.oom_control"); ok {
+		kills, _ := value(control, "oom_kill")
+		memory, _ := number(g.Memory, "memory.failcnt")
+		swap, _ := number(g.Memory, "memory.memsw.failcnt")                                 // a limit that includes swap is reached first
+		u.Kill = g.kill(kills, memory > 0 || swap > 0 || peak+chargeAhead >= g.MemoryLimit) // newer kernels count no failures
+	}
+}
+
+// chargeAhead is how much memory the kernel may reserve for a group at a time: a request that fails may be below the
+// limit by so much.
+const chargeAhead = 256 << 10
+
+// kill describes kills. reached says whether the limit of the group itself was reached.
+func (g *Groups) kill(kills uint64, reached bool) Kill {
+	k := Kill{Processes: kills}
+	if kills > 0 && reached && g.MemoryLimit > 0 {
+		k.Own, k.Limit = true, g.MemoryLimit
+	}
+	return k
+}
+
+func (g *Groups) addIO(u *Usage, unified string) {
+	in, out := uint64(0), uint64(0)
+	text, ok := read(unified, "io.stat")
+	if ok {
+		in, out = sumUnified(text)
+	} else if text, ok = read(g.IO, "blkio.throttle.io_service_bytes_recursive"); ok {
+		in, out = sumVersion1(text)
+	}
+	if ok {
+		u.IO = IO{max(u.IO.Read, in), max(u.IO.Written, out), Tree}
+	}
+}
+
+// sumUnified adds up lines such as "8:0 rbytes=4096 wbytes=0 rios=1 …".
+func sumUnified(text []byte) (read, written uint64) {
+	for line := range bytes.Lines(text) {
+		fields := bytes.Fields(line)
+		if len(fields) == 0 || isStacked(string(fields[0])) {
+			continue
+		}
+		for _, field := range fields[1:] {
+			if digits, ok := bytes.CutPrefix(field, []byte("rbytes=")); ok {
+				read += parsed(digits)
+			} else if digits, ok := bytes.CutPrefix(field, []byte("wbytes=")); ok {
+				written += parsed(digits)
+			}
+		}
+	}
+	return read, written
+}
+
+// sumVersion1 adds up lines such as "8:0 Read 4096".
+func sumVersion1(text []byte) (read, written uint64) {
+	for line := range bytes.Lines(text) {
+		fields := bytes.Fields(line)
+		if len(fields) != 3 || isStacked(string(fields[0])) {
+			continue
+		}
+		switch string(fields[1]) {
+		case "Read":
+			read += parsed(fields[2])
+		case "Write":
+			written += parsed(fields[2])
+		}
+	}
+	return read, written
+}
+
+// devices is where the kernel describes block devices.
+var devices = "/sys/dev/block"
+
+// isStacked reports whether a device, such as a logical volume, passes all reads and writes on to others, which count
+// them again.
+func isStacked(device string) bool {
+	below, err := os.ReadDir(filepath.Join(devices, device, "slaves"))
+	return err == nil && len(below) > 0
+}
+
+// fileLimit is how much of a file is read: all files here are shorter, except for the figures of very many disks.
+const fileLimit = 4 << 10
+
+// read returns the content of a file of a group.
+func read(dir, name string) ([]byte, bool) {
+	if dir == "" {
+		return nil, false
+	}
+	return readFile(dir + "/" + name)
+}
+
+// number returns the number that a file consists of.
+func number(dir, name string) (uint64, bool) {
+	text, ok := read(dir, name)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64)
+	return n, err == nil
+}
+
+// value returns the number behind a word at the beginning of a line.
+func value(text []byte, word string) (uint64, bool) {
+	for line := range bytes.Lines(text) {
+		if rest, ok := bytes.CutPrefix(line, []byte(word+" ")); ok {
+			n, err := strconv.ParseUint(string(bytes.TrimSpace(rest)), 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
+
+func parsed(digits []byte) uint64 {
+	n, _ := strconv.ParseUint(string(digits), 10, 64)
+	return n
+}
