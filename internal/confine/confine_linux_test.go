@@ -179,6 +179,24 @@ func TestWritableWithPlaceholders(t *testing.T) {
 	}
 }
 
+// A sandbox with many mounts needs more descriptors than its command may have. The limit of the command is its own.
+func TestManyMounts(t *testing.T) {
+	b := newFixture(t, nil)
+	entries := "read :root, write " + b.ws
+	for i := range 300 {
+		dir := filepath.Join(b.ws, fmt.Sprint("d", i))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		entries += ", read " + dir
+	}
+	few := b.must(b.request(intent(t, wire.NetworkRestricted, "read :root"), "sh", "-c", "ulimit -n"))
+	o := b.must(b.request(intent(t, wire.NetworkRestricted, entries), "sh", "-c", "exec 2>&1; ulimit -n; echo x > f && echo x > d7/f; echo x > d299/f"))
+	if limit, rest, _ := strings.Cut(o.text.String(), "\n"); limit+"\n" != few.text.String() || strings.Count(rest, "Read-only file system") != 2 {
+		t.Errorf("ended with %d: %s; with few mounts: %s", o.code, o.text.String(), few.text.String())
+	}
+}
+
 // Without file restrictions there is no bubblewrap, but the filter is there.
 func TestFilterOnly(t *testing.T) {
 	b := newFixture(t, func(c *Config) { c.Backend, c.BubblewrapDirs = BackendBubblewrap, []string{"/nonexistent"} })
