@@ -96,7 +96,6 @@ const leafPrefix = "server-tether-"
 type delegated struct {
 	own     string // the cgroup in which those of commands are made
 	leaf    string // where this program is instead; "": it is in own
-	moved   []int  // the processes that this program has moved there
 	enabled [groupLimits]bool
 	missing error // why not all are
 }
@@ -178,7 +177,6 @@ func (d *delegated) move(keeper Keeper, alone bool) error {
 			d.leave()
 			return err
 		}
-		d.moved = append(d.moved, pid)
 	}
 	return nil
 }
