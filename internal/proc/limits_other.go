@@ -50,6 +50,3 @@ func (*host) checkLimits(limits Limits) error {
 func (*host) totalErr() error {
 	return errors.New("limits of all commands together are not implemented on " + runtime.GOOS)
 }
-
-// Groups returns none: there are no control groups here.
-func (*Process) Groups() (g Groups) { return g }
