@@ -50,7 +50,8 @@ func TestUsage(t *testing.T) {
 		if used := u.CPU.User + u.CPU.System; u.CPU.Of != scope || u.CPU.User < leastSpin || used > time.Minute {
 			t.Errorf("CPU %+v", u.CPU)
 		}
-		if u.Memory.Of != account.Largest || u.Memory.Bytes < memory || u.Memory.Bytes > 20*memory {
+		exact := account.OwnMemory() < memory // other tests may have used more
+		if exact && u.Memory.Of != account.Largest || u.Memory.Bytes < memory || u.Memory.Bytes > 20*memory {
 			t.Errorf("memory %+v", u.Memory)
 		}
 		if u.IO.Of != account.Waited || u.IO.Written > 100*written {
