@@ -75,7 +75,7 @@ func TestConfigDefaults(t *testing.T) {
 	if want := (listen.Config{URL: listen.DefaultURL, NamespaceHint: listenCfg.NamespaceHint}); listenCfg != want {
 		t.Errorf("flags and zero values disagree:\ngot  %+v\nwant %+v", listenCfg, want)
 	}
-	want := server.Config{Subreaper: true}.WithDefaults()
+	want := server.Config{Subreaper: true, OwnGroup: true}.WithDefaults()
 	got.Log, want.Log, want.Version = nil, nil, got.Version
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("flags and zero values disagree:\ngot  %+v\nwant %+v", got, want)

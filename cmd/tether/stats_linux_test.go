@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,8 +25,9 @@ func TestStats(t *testing.T) {
 	if got.code != 3 || got.stdout != "out\n" {
 		t.Errorf("%+v", got)
 	}
-	for _, want := range []string{"time ", "CPU ", "s user, ", "memory     191MiB in the largest process", "disk "} {
-		if !strings.Contains(got.stderr, want) && !strings.Contains(got.stderr, strings.Replace(want, "191", "192", 1)) {
+	// The test program itself may have more memory than the command, which then is only a bound.
+	for _, want := range []string{"time +0", "CPU +0.*s user, ", "memory +[0-9]+MiB (or less )?in the largest process", "disk +0B"} {
+		if !regexp.MustCompile("(?m)^" + want).MatchString(got.stderr) {
 			t.Errorf("standard error has no %q:\n%s", want, got.stderr)
 		}
 	}
