@@ -471,6 +471,7 @@ func TestLateForkIsDiscarded(t *testing.T) {
 // A cut keeps the bytes of a full pipe.
 func TestCutKeepsWrittenOutput(t *testing.T) {
 	s := newSupervisor(t, Config{})
+	s.stuck = s.grace
 	sink := newRecorder(t)
 	unblock := sink.block()
 	defer unblock()

@@ -402,7 +402,7 @@ func (p *Process) terminate(now bool) bool {
 }
 
 // enforce kills what is left of the process after its grace, and cuts the output one
-// grace later, at the sink if that is blocked. It returns when all processes are gone.
+// grace later, at the sink if that is blocked. It returns when all processes are gone, or it has done what it can.
 func (p *Process) enforce(e *termination) {
 	defer close(e.finished)
 	var look sync.WaitGroup
@@ -442,7 +442,7 @@ func (p *Process) enforce(e *termination) {
 	full, stuck := time.NewTimer(2*p.sup.grace), time.NewTimer(p.sup.stuck)
 	defer full.Stop()
 	defer stuck.Stop()
-	for {
+	for range 2 {
 		select {
 		case <-e.drained:
 			return
@@ -454,5 +454,6 @@ func (p *Process) enforce(e *termination) {
 	}
 }
 
-// stuckWait is how long the exit of a child is awaited after it was killed. Then the process is closed without an exit code.
-const stuckWait = 3 * time.Second
+// stuckWait is how long the exit of a child is awaited after it was killed. Then the process is closed without an exit code. On a
+// busy machine a killed process may need seconds until it gets a processor.
+const stuckWait = 6 * time.Second
