@@ -19,7 +19,7 @@ func BenchmarkStartLimited(b *testing.B) {
 		times []time.Duration
 	}{
 		{name: "plain", spec: trueSpec},
-		{name: "weighed", cfg: Config{OwnGroup: true}, spec: trueSpec},
+		{name: "weighed", cfg: Config{OwnGroup: true, Weights: true}, spec: trueSpec},
 		{name: "limited", spec: limited},
 	}
 	for _, r := range rows {

@@ -84,7 +84,7 @@ func newLimiter(m *memberships, name string, cfg Config, groups *cgroups, tasks 
 	if cfg.Keeper != nil {
 		l.openEarlier()
 	}
-	l.limitAll(cfg.OwnGroup)
+	l.limitAll(cfg.Weights)
 	if text, ok := scoreOfCommands(); ok {
 		l.score = fork.Write{Path: "/proc/self/oom_score_adj", Text: text, Step: fork.StepScore, Optional: true}
 	}
@@ -145,11 +145,11 @@ func (l *limiter) parentLocked(controller int) (*parentGroup, error) {
 	return &h.parent, nil
 }
 
-// limitAll limits all commands together, and gives them less weight than the server. Without groups they have the same.
-func (l *limiter) limitAll(server bool) {
+// limitAll limits all commands together, and with weights gives them less weight than the server.
+func (l *limiter) limitAll(weights bool) {
 	for i := range groupLimits {
 		value := l.total[i]
-		weighs := server && Limit(i) == LimitCPUs
+		weighs := weights && Limit(i) == LimitCPUs
 		if value == 0 && !weighs {
 			continue
 		}

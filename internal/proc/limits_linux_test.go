@@ -369,7 +369,7 @@ func TestStoredLimits(t *testing.T) {
 // are reused, and nothing is left at the end.
 func TestWeights(t *testing.T) {
 	before := readText("/proc/self/cgroup")
-	s := New(Config{OwnGroup: true})
+	s := New(Config{OwnGroup: true, Weights: true})
 	s.needHost()
 	defer s.Close()
 	if !s.host.limiter.weighs {

@@ -44,7 +44,8 @@ func (c Config) OpenState() (*statedir.Dir, error) {
 
 // state returns the directory of the server, and what its supervisor needs.
 func (c Config) state() (*statedir.Dir, proc.Config, error) {
-	procs := proc.Config{Log: c.Log, Subreaper: c.Subreaper, OwnGroup: c.OwnGroup, Total: c.TotalLimits}
+	procs := proc.Config{Log: c.Log, Subreaper: c.Subreaper, OwnGroup: c.OwnGroup, Total: c.TotalLimits,
+		Weights: c.OwnGroup && (c.Limits.Any() || c.TotalLimits.Any())}
 	var state *statedir.Dir
 	var err error
 	if c.Kept == nil {
