@@ -24,6 +24,9 @@ type Groups struct {
 	// Before is the CPU time of commands that were in Unified before. If it is not known, Of is Unknown.
 	Before CPU
 
+	// After is the CPU time that was used in Unified until now. If Of is Unknown, it is read.
+	After CPU
+
 	// MemoryLimit is the limit of this command alone, in bytes; 0: none.
 	MemoryLimit uint64
 }
@@ -46,7 +49,11 @@ func (g *Groups) Add(u *Usage) {
 
 func (g *Groups) addCPU(u *Usage) {
 	if g.Unified != "" && g.Before.Of == Tree {
-		if now, ok := CPUOf(g.Unified); ok {
+		now, ok := g.After, g.After.Of == Tree
+		if !ok {
+			now, ok = CPUOf(g.Unified)
+		}
+		if ok {
 			u.CPU = CPU{max(0, now.User-g.Before.User), max(0, now.System-g.Before.System), Tree}
 			return
 		}
@@ -61,7 +68,8 @@ func (g *Groups) addCPU(u *Usage) {
 // CPUOf returns the CPU time that was used in a group of version 2 since it was made. Each such group has it,
 // also without controllers.
 func CPUOf(dir string) (CPU, bool) {
-	text, ok := read(dir, "cpu.stat")
+	var buffer [smallFile]byte // the figures are in its first lines
+	text, ok := read(dir, "cpu.stat", buffer[:])
 	if !ok {
 		return CPU{}, false
 	}
@@ -74,7 +82,8 @@ func (g *Groups) addMemory(u *Usage, unified string) {
 	if peak, ok := number(unified, "memory.peak"); ok {
 		u.Memory = Memory{peak, Tree}
 	}
-	if events, ok := read(unified, "memory.events"); ok {
+	var buffer [smallFile]byte
+	if events, ok := read(unified, "memory.events", buffer[:]); ok {
 		kills, _ := value(events, "oom_kill")
 		reached, _ := value(events, "oom")
 		u.Kill = g.kill(kills, reached > 0)
@@ -83,7 +92,7 @@ func (g *Groups) addMemory(u *Usage, unified string) {
 	if ok {
 		u.Memory = Memory{peak, Tree}
 	}
-	if control, ok := read(g.Memory, "memory.oom_control"); ok {
+	if control, ok := read(g.Memory, "memory.oom_control", buffer[:]); ok {
 		kills, _ := value(control, "oom_kill")
 		memory, _ := number(g.Memory, "memory.failcnt")
 		swap, _ := number(g.Memory, "memory.memsw.failcnt")                                 // a limit that includes swap is reached first
@@ -105,11 +114,15 @@ func (g *Groups) kill(kills uint64, reached bool) Kill {
 }
 
 func (g *Groups) addIO(u *Usage, unified string) {
+	if unified == "" && g.IO == "" {
+		return
+	}
 	in, out := uint64(0), uint64(0)
-	text, ok := read(unified, "io.stat")
+	buffer := make([]byte, disksFile)
+	text, ok := read(unified, "io.stat", buffer)
 	if ok {
 		in, out = sumUnified(text)
-	} else if text, ok = read(g.IO, "blkio.throttle.io_service_bytes_recursive"); ok {
+	} else if text, ok = read(g.IO, "blkio.throttle.io_service_bytes_recursive", buffer); ok {
 		in, out = sumVersion1(text)
 	}
 	if ok {
@@ -162,20 +175,24 @@ func isStacked(device string) bool {
 	return err == nil && len(below) > 0
 }
 
-// fileLimit is how much of a file is read: all files here are shorter, except for the figures of very many disks.
-const fileLimit = 4 << 10
+// How much of a file is read.
+const (
+	smallFile = 512     // all files but those below are shorter, or have the figures at their beginning
+	disksFile = 4 << 10 // figures of disks: enough for 40
+)
 
-// read returns the content of a file of a group.
-func read(dir, name string) ([]byte, bool) {
+// read reads the beginning of a file of a group into buffer.
+func read(dir, name string, buffer []byte) (text []byte, ok bool) {
 	if dir == "" {
 		return nil, false
 	}
-	return readFile(dir + "/" + name)
+	return readFile(dir+"/"+name, buffer)
 }
 
 // number returns the number that a file consists of.
 func number(dir, name string) (uint64, bool) {
-	text, ok := read(dir, name)
+	var buffer [smallFile]byte
+	text, ok := read(dir, name, buffer[:])
 	if !ok {
 		return 0, false
 	}

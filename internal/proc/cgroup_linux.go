@@ -308,6 +308,10 @@ type cgroup struct {
 	fresh  bool        // there were no earlier processes
 	killed atomic.Bool // it may have been killed by the kernel, which then also kills later members
 	once   bool        // it has limits, and is not used again
+
+	// after is the CPU time that was used in it when it was found empty at the exit of its leader; without a scope: it
+	// was not empty. It saves release from reading the same files again.
+	after account.CPU
 }
 
 // cgroupOf returns the cgroup that a tree is; nil: it is none.
@@ -324,6 +328,16 @@ func (g *cgroup) file(name string) string { return g.path + "/" + name }
 // accounts names the control groups from which the usage of the processes is read.
 func (g *cgroup) accounts() account.Groups {
 	return account.Groups{Unified: g.path, Before: g.before, Fresh: g.fresh}
+}
+
+// finalAccounts is accounts when the leader has exited. release is not called before.
+func (g *cgroup) finalAccounts() account.Groups {
+	groups := g.accounts()
+	if g.empty() {
+		g.after, _ = account.CPUOf(g.path)
+		groups.After = g.after
+	}
+	return groups
 }
 
 func (g *cgroup) signal(sig syscall.Signal) { g.signalBut(sig, 0) }
@@ -420,7 +434,8 @@ func readPopulated(events int) bool {
 }
 
 func (g *cgroup) release(tableView) bool {
-	if !g.empty() || g.leader != nil && !g.leader.reap() {
+	known := g.after.Of == account.Tree
+	if !known && !g.empty() || g.leader != nil && !g.leader.reap() {
 		return false
 	}
 	if g.leader != nil {
@@ -429,8 +444,10 @@ func (g *cgroup) release(tableView) bool {
 	if g.killed.Load() || g.once {
 		removeCgroup(g.path)
 	} else {
-		used, _ := account.CPUOf(g.path)
-		g.owner.put(freeCgroup{g.path, g.number, used})
+		if !known {
+			g.after, _ = account.CPUOf(g.path)
+		}
+		g.owner.put(freeCgroup{g.path, g.number, g.after})
 	}
 	return true
 }

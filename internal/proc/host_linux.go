@@ -448,11 +448,11 @@ func (c *child) abandon() {
 // errNoPidfd means that the system has no pidfds.
 var errNoPidfd = errors.New("no pidfd")
 
-// groups names the control groups of the child.
+// groups names the control groups of the child, which has exited.
 func (c *child) groups() account.Groups {
 	var g account.Groups
 	if group := cgroupOf(c.tree); group != nil {
-		g = group.accounts()
+		g = group.finalAccounts()
 	}
 	if by := c.limited.By[LimitMemory]; by == ByCgroup1 || by == ByCgroup2 {
 		g.MemoryLimit = c.limited.Limits[LimitMemory]
