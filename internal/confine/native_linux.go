@@ -102,7 +102,11 @@ func (l *launch) useNative(support Support, filter []byte, config *stage.Config,
 	l.script, l.runsSelf = script, ownProgram
 	l.launcher.Path, l.launcher.Argv, l.launcher.Env = at.ProcPath(firstFile+len(l.files)), []string{"tether: sandbox"}, nil
 	ns := l.prepared.Plan.Namespaces
-	l.launcher.First = &proc.Namespaces{User: ns.User && !support.NoUser, IPC: ns.IPC, Net: ns.Net}
+	l.launcher.First = &proc.Namespaces{
+		User: ns.User && !support.NoUser, IPC: ns.IPC, Net: ns.Net,
+		// The filter lets no process bind, connect or listen: there is nothing in the network by which two commands could meet.
+		NetUnused: l.prepared.Plan.Filter == sandbox.FilterRestricted,
+	}
 	l.launcher.Stays = true
 	return nil
 }

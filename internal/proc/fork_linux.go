@@ -27,6 +27,8 @@ type forker struct {
 	requests chan *forkRequest
 	quit     chan struct{}
 	threads  sync.WaitGroup
+
+	offline offline
 }
 
 // A forkRequest owns the descriptors in close and, until it has a child, its cgroups.
@@ -41,6 +43,7 @@ type forkRequest struct {
 	ctty    bool // the terminal becomes the child's controlling terminal
 	mounts  Mounts
 	first   *Namespaces // see [Launcher]; nil: the child is no first process
+	shares  uintptr     // namespaces of first that the child has in common with the thread that forks it
 	slot    *arena.Slot // where the start is recorded; nil: nowhere
 	sibling bool        // the child becomes a child of the keeper
 	cgroup  int         // -1: none
@@ -109,7 +112,7 @@ func (r *forkRequest) giveUp() {
 func startForker(h *host) *forker {
 	f := &forker{host: h, requests: make(chan *forkRequest), quit: make(chan struct{})}
 	for range forkThreads {
-		f.threads.Go(f.thread) // ends with close
+		f.threads.Go(func() { f.thread(f.requests) }) // ends with close
 	}
 	return f
 }
@@ -127,7 +130,7 @@ func (f *forker) fork(ctx context.Context, r *forkRequest) (forked, error) {
 		f.host.sup.hangs(r.slot) // until no child writes to it any more
 	}
 	select {
-	case f.requests <- r:
+	case f.queue(r) <- r:
 	case <-ctx.Done():
 		r.giveUp()
 		if r.slot != nil {
@@ -143,13 +146,13 @@ func (f *forker) fork(ctx context.Context, r *forkRequest) (forked, error) {
 	}
 }
 
-func (f *forker) thread() {
+func (f *forker) thread(requests <-chan *forkRequest) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	starter := fork.NewStarter()
 	defer starter.Close()
 	for {
 		select {
-		case r := <-f.requests:
+		case r := <-requests:
 			result := f.serve(starter, r)
 			if r.slot != nil {
 				f.host.sup.hangsNoMore(r.slot)
@@ -215,7 +218,7 @@ func (r *forkRequest) fork(starter *fork.Starter, cgroup int) forked {
 		command.DeathSignal = syscall.SIGTERM // without a terminal; a terminal sends SIGHUP by itself
 	}
 	if r.first != nil {
-		command.Namespaces, command.Capabilities = r.first.flags(), firstCapabilities
+		command.Namespaces, command.Capabilities = r.first.flags()&^r.shares, firstCapabilities
 		command.DeathSignal = syscall.SIGKILL // the first process of a namespace ignores others
 	}
 	child, err := starter.Start(command)

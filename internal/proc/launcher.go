@@ -76,7 +76,12 @@ func (l *Launched) Close() {
 
 // Namespaces are namespaces of a launcher's own. In a user namespace it has the rights to change its mounts and its
 // network, also after it was executed.
-type Namespaces struct{ User, IPC, Net bool }
+type Namespaces struct {
+	User, IPC, Net bool
+
+	// NetUnused says that no process of the launcher can use its network, so that several launchers may have the same.
+	NetUnused bool
+}
 
 // Mounts says which mounts a launcher sees.
 type Mounts int
