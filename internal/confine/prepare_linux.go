@@ -508,7 +508,7 @@ func (l *launch) confirm(ctx context.Context, keep func(proc.Launched, []*os.Fil
 		err = l.serve(listeners)
 	}
 	err = l.explained(err)
-	l.script = nil // as large as all else that is kept for a command
+	l.freeScript() // it is as large as all else that is kept for a command
 	switch {
 	case err == nil:
 		return launched, nil
@@ -555,9 +555,17 @@ func (l *launch) closeTheirs() {
 	}
 }
 
+func (l *launch) freeScript() {
+	if l.script != nil {
+		l.script.Free()
+		l.script = nil
+	}
+}
+
 // end releases everything. A second call does nothing.
 func (l *launch) end() {
 	l.endBuild()
+	l.freeScript()
 	l.closeTheirs()
 	if l.channel != nil {
 		l.channel.Close()

@@ -17,6 +17,7 @@ func BenchmarkCompile(b *testing.B) {
 				if _, err := script.Encode(); err != nil {
 					b.Fatal(err)
 				}
+				script.Free()
 			}
 		})
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/tetherexec/tether/internal/sandbox/stage"
 )
@@ -90,7 +92,7 @@ type record struct {
 	step    int  // the step to which the record belongs
 }
 
-// A Script is what the stage carries out. Its zero value is empty.
+// A Script is what the stage carries out.
 type Script struct {
 	records  []record
 	data     []byte
@@ -98,6 +100,7 @@ type Script struct {
 	labels   []int     // the indexes of the records that are marked; -1: not placed
 	steps    []step
 	texts    map[string]cell // constants in the data
+	encoded  []byte
 }
 
 // A pointer is an address in the data.
@@ -106,12 +109,31 @@ type pointer struct {
 	what value
 }
 
+// scripts has the memory of scripts that are no longer needed: 100 KiB each, which is most of what a sandboxed start allocates.
+var scripts = sync.Pool{New: func() any {
+	return &Script{records: make([]record, 0, 384), data: make([]byte, 0, 16<<10), texts: make(map[string]cell, 64)}
+}}
+
+// maxReused is the size in bytes of the largest script whose memory is used again.
+const maxReused = 256 << 10
+
 func newScript() *Script {
-	return &Script{
-		records: make([]record, 0, 384),
-		data:    make([]byte, 8, 16<<10), // no cell has the number 0
-		texts:   make(map[string]cell, 64),
+	s := scripts.Get().(*Script)
+	s.room(8) // no cell has the number 0
+	return s
+}
+
+// Free lets later scripts use the memory of this one, and of what Encode has returned. A script that is not freed is no leak.
+func (s *Script) Free() {
+	if cap(s.encoded) > maxReused {
+		return
 	}
+	clear(s.texts)
+	clear(s.steps)   // they have strings
+	clear(s.encoded) // it has the environment of a command
+	clear(s.data)
+	*s = Script{s.records[:0], s.data[:0], s.pointers[:0], s.labels[:0], s.steps[:0], s.texts, s.encoded[:0]}
+	scripts.Put(s)
 }
 
 // step begins a step: the records that follow belong to it.
@@ -229,14 +251,16 @@ func (s *Script) Replace(encoded []byte, record, call int) {
 
 var errTooLarge = errors.New("the sandbox, the arguments and the environment of the command need more than 32 MiB: use fewer entries, or directories instead of patterns")
 
-// Encode returns the script as the stage maps it.
+// Encode returns the script as the stage maps it, until Free.
 func (s *Script) Encode() ([]byte, error) {
 	dataAt := headerSize + recordSize*len(s.records)
 	size := dataAt + len(s.data)
 	if size > maxScript {
 		return nil, errTooLarge
 	}
-	b := make([]byte, size)
+	s.encoded = slices.Grow(s.encoded[:0], size)[:size]
+	b := s.encoded
+	clear(b)
 	b[0] = stage.ReportStep
 	resolve := func(v value) (uint64, error) {
 		switch v.kind {
