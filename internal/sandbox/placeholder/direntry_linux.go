@@ -129,8 +129,9 @@ func (de dirEntry) empty(seen fileStat) (bool, error) {
 
 // emptyDir reports whether a directory that was just opened has no entries.
 func emptyDir(fd int) (bool, error) {
-	for buf := make([]byte, 4096); ; {
-		n, err := at.RetryInt(func() (int, error) { return unix.ReadDirent(fd, buf) })
+	var buf [512]byte // the longest entry has 280 bytes
+	for {
+		n, err := at.RetryInt(func() (int, error) { return unix.ReadDirent(fd, buf[:]) })
 		if n <= 0 || err != nil {
 			return err == nil, err
 		}

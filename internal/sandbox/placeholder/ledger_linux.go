@@ -545,7 +545,7 @@ func removeOurs(got reading, stashed stash, f *lockedFile, keep bool) error {
 		return err
 	}
 	defer f.unlock() // before the record's lock: the next user may get the same file
-	if keep && got.want.Dir && stashed.put(de, seen) {
+	if keep && got.want.Dir && stashed.put(de, f) {
 		return nil
 	}
 	switch err := de.remove(got.want.Dir); err {

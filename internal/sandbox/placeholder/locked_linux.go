@@ -2,6 +2,7 @@ package placeholder
 
 import (
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -258,4 +259,13 @@ func (f *lockedFile) empty(seen fileStat) (bool, error) {
 		return seen.size == 0, nil
 	}
 	return emptyDir(f.fd)
+}
+
+// stillEmpty reports whether the open directory has no entries. It may have been read before.
+func (f *lockedFile) stillEmpty() bool {
+	if _, err := unix.Seek(f.fd, 0, io.SeekStart); err != nil {
+		return false
+	}
+	empty, err := emptyDir(f.fd)
+	return empty && err == nil
 }

@@ -43,20 +43,15 @@ func (l *Ledger) stashOf(r record) stash {
 	return stash{dirEntry{int(l.stashDir.Fd()), filepath.Base(r.file)}}
 }
 
-// put stashes the placeholder at from, on which the caller has the exclusive
+// put stashes the placeholder at from, which is the directory f with the exclusive
 // lock. It returns false if the placeholder stays.
-func (s stash) put(from dirEntry, seen fileStat) bool {
-	if empty, err := from.empty(seen); !empty || err != nil {
-		return false
-	}
-	if move(from, s.dirEntry) != nil {
+func (s stash) put(from dirEntry, f *lockedFile) bool {
+	if !f.stillEmpty() || move(from, s.dirEntry) != nil {
 		return false
 	}
 	now, err := s.stat()
-	if err == nil && now.id.same(seen.id) {
-		if empty, err := s.empty(now); empty && err == nil {
-			return true
-		}
+	if err == nil && now.id.same(f.id) && f.stillEmpty() {
+		return true
 	}
 	move(s.dirEntry, from) // content appeared meanwhile
 	return false
