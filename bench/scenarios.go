@@ -113,21 +113,27 @@ func startsInFlight(t *trial) error {
 		return err
 	}
 	defer c.close()
-	n, began := t.amount(320), time.Now()
+	rate, err := startsPerSecond(c, t.amount(320), inFlight, nil)
+	t.add("startrate", rate)
+	return err
+}
+
+// startsPerSecond starts n commands that end at once, so many at a time.
+func startsPerSecond(c *client, n, atOnce int, more object) (rate float64, err error) {
+	began := time.Now()
 	for sent, done := 0, 0; done < n; {
-		if sent < n && sent-done < inFlight {
-			_, err = c.start(strconv.Itoa(sent), nil, "/bin/true")
+		if sent < n && sent-done < atOnce {
+			_, err = c.start(strconv.Itoa(sent), more, "/bin/true")
 			sent++
 		} else {
 			_, err = c.until(closed)
 			done++
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 	}
-	t.add("startrate", float64(n)/time.Since(began).Seconds())
-	return nil
+	return float64(n) / time.Since(began).Seconds(), nil
 }
 
 // plainStarts is the limit of the machine for starts: /bin/true with both outputs on pipes that are

@@ -50,6 +50,8 @@ var rows = []row{
 	{id: "sandboxrocpu", name: "CPU per start, read-only sandbox", unit: "ms"},
 	{id: "sandboxww", name: "start → exited of /bin/true, workspace-write sandbox", unit: "ms"},
 	{id: "sandboxwwcpu", name: "CPU per start, workspace-write sandbox", unit: "ms"},
+	{id: "sandboxrate", name: "starts in workspace-write sandboxes, 16 in flight", unit: "1/s", higher: true},
+	{id: "sandboxread", name: "first file request in a sandbox", unit: "ms"},
 	{id: "outage", name: "client library: end of an outage → first output", unit: "ms"},
 	{id: "backlog", name: "client library: 100 processes catch up with 1 MiB each", unit: "ms"},
 	{id: "librarycpu", name: "client library: CPU per GiB of output", unit: "s"},
