@@ -141,7 +141,8 @@ func writeNote(b []byte, kind NoteKind, length int, payload [][]byte) {
 
 // noteChecksum covers everything but itself.
 func noteChecksum(b []byte) uint32 {
-	return crc32.Update(crc32.Checksum(b[:8], castagnoli), castagnoli, b[noteHead:])
+	table := castagnoli()
+	return crc32.Update(crc32.Checksum(b[:8], table), table, b[noteHead:])
 }
 
 // growLocked allocates the memory of the first size bytes of a half.

@@ -2,6 +2,7 @@ package arena
 
 import (
 	"hash/crc32"
+	"sync"
 	"unsafe"
 )
 
@@ -75,10 +76,11 @@ type geometry struct {
 }
 
 func (g *geometry) checksum() uint32 {
-	return crc32.Checksum(unsafe.Slice((*byte)(ptr(g)), unsafe.Sizeof(*g)), castagnoli)
+	return crc32.Checksum(unsafe.Slice((*byte)(ptr(g)), unsafe.Sizeof(*g)), castagnoli())
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is made when it is first needed: that takes a tenth of a millisecond, and most commands need none.
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 func (g *geometry) valid() bool {
 	return g.slotCount > 0 && g.slotCount <= maxSlots && g.blockCount > 0 && g.blockCount <= maxBlocks &&
