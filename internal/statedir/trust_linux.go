@@ -1,8 +1,8 @@
 package statedir
 
 import (
-	"fmt"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -20,14 +20,22 @@ func unmapped(uid uint32) bool {
 	if err != nil {
 		return false
 	}
-	for line := range strings.Lines(string(text)) {
-		var first, outside, count uint64
-		if _, err := fmt.Sscan(line, &first, &outside, &count); err != nil {
-			return false
+	return !mapped(string(text), uid)
+}
+
+// mapped reports whether a user is in one of the ranges of a uid_map, the kernel's table of a namespace. It is true as well for a table of
+// unknown form.
+func mapped(table string, uid uint32) bool {
+	for line := range strings.Lines(table) {
+		columns := strings.Fields(line) // the first user of a range, the same user outside, and how many there are
+		if len(columns) != 3 {
+			return true
 		}
-		if id := uint64(uid); id >= first && id-first < count {
-			return false
+		first, err := strconv.ParseUint(columns[0], 10, 32)
+		count, countErr := strconv.ParseUint(columns[2], 10, 32)
+		if id := uint64(uid); err != nil || countErr != nil || id >= first && id-first < count {
+			return true
 		}
 	}
-	return true
+	return false
 }
