@@ -106,7 +106,7 @@ func (w *walker) run(ctx context.Context, root *walkRoot) error {
 
 // entry adds a name in the directory dir. It returns false at the end of the
 // walk.
-func (w *walker) entry(step walkStep, dir, uri string, name walkName) bool {
+func (w *walker) entry(step walkStep, dir, uri string, name *walkName) bool {
 	if w.left == 0 {
 		return false
 	}
@@ -131,7 +131,7 @@ func (w *walker) entry(step walkStep, dir, uri string, name walkName) bool {
 }
 
 // enter queues a directory, unless the options exclude it.
-func (w *walker) enter(step walkStep, name walkName) {
+func (w *walker) enter(step walkStep, name *walkName) {
 	if step.depth >= w.options.MaxDepth || w.options.PruneHiddenDirectories && strings.HasPrefix(name.name, ".") {
 		return
 	}
@@ -210,7 +210,7 @@ func isPlain(name string) bool {
 }
 
 // smallest sorts names and keeps the first n.
-func smallest(names []walkName, n int) []walkName {
-	slices.SortFunc(names, func(a, b walkName) int { return cmp.Compare(a.name, b.name) })
+func smallest(names []*walkName, n int) []*walkName {
+	slices.SortFunc(names, func(a, b *walkName) int { return cmp.Compare(a.name, b.name) })
 	return names[:min(n, len(names))]
 }

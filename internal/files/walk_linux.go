@@ -62,7 +62,7 @@ func identify(dir int, name string, flags int) (id directoryID, isDir bool, err 
 }
 
 // list returns the first keep names, in order, of the directory below the root.
-func (r *walkRoot) list(ctx context.Context, below string, keep int) ([]walkName, error) {
+func (r *walkRoot) list(ctx context.Context, below string, keep int) ([]*walkName, error) {
 	listed, err := r.open(below)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (r *walkRoot) list(ctx context.Context, below string, keep int) ([]walkName
 	// In a directory that may be read but not searched, names have no types. One
 	// check of the directory answers for all of them.
 	closed := at.Retry(func() error { return unix.Faccessat(listed.fd, ".", unix.F_OK, 0) })
-	var names []walkName
+	var names []*walkName
 	for {
 		raw, kind, err := listed.next(ctx)
 		if raw == nil || err != nil {
@@ -114,8 +114,8 @@ func (r *walkRoot) open(below string) (*listing, error) {
 
 // look returns the kind of a name for a walk; false for a dangling link. Only
 // links, and directories when links are followed, cost a system call.
-func (r *walkRoot) look(l *listing, name string, dirent byte, closed error) (walkName, bool) {
-	found := walkName{name: name}
+func (r *walkRoot) look(l *listing, name string, dirent byte, closed error) (*walkName, bool) {
+	found := &walkName{name: name}
 	if closed != nil {
 		found.err = closed
 		return found, dirent != unix.DT_LNK

@@ -38,12 +38,12 @@ func openWalk(path string, follow bool) (*walkRoot, error) {
 func (*walkRoot) close() {}
 
 // list returns the first keep names, in order, of the directory below the root.
-func (r *walkRoot) list(_ context.Context, below string, keep int) ([]walkName, error) {
+func (r *walkRoot) list(_ context.Context, below string, keep int) ([]*walkName, error) {
 	dir := joinPath(r.path, below)
 	found, err := os.ReadDir(dir)
-	var names []walkName
+	var names []*walkName
 	for _, entry := range found {
-		name := walkName{name: entry.Name()}
+		name := &walkName{name: entry.Name()}
 		path := filepath.Join(dir, entry.Name())
 		info, err := os.Stat(path)
 		link := entry.Type()&fs.ModeSymlink != 0
