@@ -119,19 +119,19 @@ func (r *reopening) marked(sp *spool, first, end uint64) (segments []*segment, e
 		if err != nil && block < sp.size-1 { // the last block may be shorter than a mark
 			return nil, fmt.Errorf("spool file: %w", err)
 		}
-		if !ok || m.Serial != r.slot.Serial.Load() {
+		if !ok || m.serial != r.slot.Serial.Load() {
 			continue
 		}
-		if known[m.First] || m.First < first || m.First >= end {
+		if known[m.first] || m.first < first || m.first >= end {
 			r.found.Unused++ // a segment that is found twice was written twice, with the same content
 			continue
 		}
-		if m.Count == 0 || m.Count > segmentCost/EntryOverhead+endRecords || m.Size > segmentCost {
-			return nil, damaged("a segment of %d entries in the spool file", m.Count)
+		if m.count == 0 || m.count > segmentCost/EntryOverhead+endRecords || m.size > segmentCost {
+			return nil, damaged("a segment of %d entries in the spool file", m.count)
 		}
-		known[m.First] = true
-		segments = append(segments, &segment{first: m.First, start: m.Start, count: int(m.Count), size: int(m.Size),
-			cost: int64(m.Size) + int64(m.Count)*EntryOverhead, block: block})
+		known[m.first] = true
+		segments = append(segments, &segment{first: m.first, start: m.start, count: int(m.count), size: int(m.size),
+			cost: int64(m.size) + int64(m.count)*EntryOverhead, block: block})
 	}
 	slices.SortFunc(segments, func(a, b *segment) int { return cmp.Compare(a.first, b.first) })
 	r.found.Spooled = len(segments)

@@ -244,14 +244,11 @@ func (s *spool) read(block int64, offset int, b []byte) error {
 // and with numbers of entries that the log has in its spool. Marks of other numbers are of
 // segments that were dropped, or did not get far enough to be dropped from memory.
 type mark struct {
-	Magic  uint64
-	Serial uint64 // of the log's slot
-	First  uint64 // number of its first entry
-	Start  uint64 // bytes of output before it
-	Count  uint32
-	Size   uint32 // bytes of its entries
-	_      [2]uint64
-	Check  uint64
+	serial uint64 // of the log's slot
+	first  uint64 // number of its first entry
+	start  uint64 // bytes of output before it
+	count  uint32
+	size   uint32 // bytes of its entries
 }
 
 const (
@@ -260,26 +257,36 @@ const (
 )
 
 func newMark(serial uint64, s *segment) mark {
-	return mark{Magic: markMagic, Serial: serial, First: s.first, Start: s.start, Count: uint32(s.count), Size: uint32(s.size)}.sealed()
+	return mark{serial: serial, first: s.first, start: s.start, count: uint32(s.count), size: uint32(s.size)}
 }
 
-// sealed returns the mark with its checksum.
-func (m mark) sealed() mark {
-	m.Check = 0
-	b, err := binary.Append(nil, binary.LittleEndian, m)
-	if err != nil {
-		panic(err) // all fields have a fixed size
+// encode returns the mark as it is in the file: with a magic number at the start and a checksum at the end.
+func (m mark) encode() (b [markSize]byte) {
+	binary.LittleEndian.PutUint64(b[0:], markMagic)
+	binary.LittleEndian.PutUint64(b[8:], m.serial)
+	binary.LittleEndian.PutUint64(b[16:], m.first)
+	binary.LittleEndian.PutUint64(b[24:], m.start)
+	binary.LittleEndian.PutUint32(b[32:], m.count)
+	binary.LittleEndian.PutUint32(b[36:], m.size)
+	binary.LittleEndian.PutUint64(b[56:], uint64(crc32.ChecksumIEEE(b[:])))
+	return b
+}
+
+// decodeMark is false if b is not a mark, or a damaged one.
+func decodeMark(b [markSize]byte) (mark, bool) {
+	m := mark{
+		serial: binary.LittleEndian.Uint64(b[8:]),
+		first:  binary.LittleEndian.Uint64(b[16:]),
+		start:  binary.LittleEndian.Uint64(b[24:]),
+		count:  binary.LittleEndian.Uint32(b[32:]),
+		size:   binary.LittleEndian.Uint32(b[36:]),
 	}
-	m.Check = uint64(crc32.ChecksumIEEE(b))
-	return m
+	return m, m.encode() == b
 }
 
 func (s *spool) mark(block int64, m mark) error {
-	b, err := binary.Append(nil, binary.LittleEndian, m)
-	if err != nil {
-		return err
-	}
-	_, err = s.file.WriteAt(b, block*segmentCost)
+	b := m.encode()
+	_, err := s.file.WriteAt(b[:], block*segmentCost)
 	return err
 }
 
@@ -289,8 +296,6 @@ func (s *spool) readMark(block int64) (m mark, ok bool, err error) {
 	if _, err := s.file.ReadAt(b[:], block*segmentCost); err != nil {
 		return mark{}, false, err
 	}
-	if _, err := binary.Decode(b[:], binary.LittleEndian, &m); err != nil {
-		return mark{}, false, err
-	}
-	return m, m.Magic == markMagic && m == m.sealed(), nil
+	m, ok = decodeMark(b)
+	return m, ok, nil
 }
