@@ -3,6 +3,7 @@ package client
 import (
 	"maps"
 	"slices"
+	"sort"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -206,7 +207,9 @@ func (s *sequence) publishThrough(target uint64, found map[uint64]Event, publish
 			s.earlyBytes -= len(e.Data)
 		}
 	}
-	for _, seq := range slices.Sorted(maps.Keys(found)) {
+	numbers := slices.Collect(maps.Keys(found))
+	sort.Slice(numbers, func(i, j int) bool { return numbers[i] < numbers[j] })
+	for _, seq := range numbers {
 		if seq > s.last+1 {
 			s.emit(Event{Kind: Gap, First: s.last + 1, Seq: seq - 1}, publish)
 		}

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"sort"
 	"strings"
 
 	"github.com/tetherexec/tether/client"
@@ -48,14 +47,12 @@ func named(processes []wire.ProcessInfo, id string) []*wire.ProcessInfo {
 			return p.ProcessID == name && strings.HasPrefix(p.SessionID, session)
 		})
 	}
-	ended := func(p *wire.ProcessInfo) int {
-		if p.State == wire.StateClosed {
-			return 1
+	sort.SliceStable(found, func(i, j int) bool {
+		a, b := found[i], found[j]
+		if aEnded, bEnded := a.State == wire.StateClosed, b.State == wire.StateClosed; aEnded != bEnded {
+			return bEnded
 		}
-		return 0
-	}
-	slices.SortStableFunc(found, func(a, b *wire.ProcessInfo) int {
-		return cmp.Or(ended(a)-ended(b), cmp.Compare(b.StartedAtMs, a.StartedAtMs))
+		return a.StartedAtMs > b.StartedAtMs
 	})
 	return found
 }

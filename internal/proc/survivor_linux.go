@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 
 	"golang.org/x/sys/unix"
 )
@@ -70,7 +70,7 @@ func (t *scanTree) survivors() (left []Survivor) {
 			left = append(left, s)
 		}
 	}
-	slices.SortFunc(left, func(a, b Survivor) int { return a.PID - b.PID })
+	sort.Slice(left, func(i, j int) bool { return left[i].PID < left[j].PID })
 	return left
 }
 
