@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -103,7 +104,7 @@ func (c *Channel) receive(take bool) (message, control []byte, err error) {
 	var n, oobn int
 	waitErr := conn.Read(func(fd uintptr) bool {
 		for {
-			n, oobn, _, _, err = unix.Recvmsg(int(fd), buf, oob, flags)
+			n, oobn, _, _, err = syscall.Recvmsg(int(fd), buf, oob, flags)
 			if err != unix.EINTR {
 				return err != unix.EAGAIN
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,11 +59,11 @@ func listenLoopback() (fd, port int, err error) {
 	if err := unix.Listen(fd, backlog); err != nil {
 		return -1, 0, err
 	}
-	name, err := unix.Getsockname(fd)
+	name, err := syscall.Getsockname(fd)
 	if err != nil {
 		return -1, 0, err
 	}
-	return fd, name.(*unix.SockaddrInet4).Port, nil
+	return fd, name.(*syscall.SockaddrInet4).Port, nil
 }
 
 // Network returns the kernel's number for the network namespace of a socket; 0 on

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -141,7 +142,7 @@ func (h *helper) leave(busy bool) {
 // receive reads a message. The file may be nil.
 func (h *helper) receive(buffer []byte) (*Request, *os.File, error) {
 	rights := make([]byte, unix.CmsgSpace(4))
-	n, oobn, flags, _, err := recvmsg(h.socket, buffer, rights)
+	n, oobn, flags, err := recvmsg(h.socket, buffer, rights)
 	if err != nil {
 		return nil, nil, fmt.Errorf("receive a request: %w", err)
 	}
@@ -166,11 +167,12 @@ func (h *helper) receive(buffer []byte) (*Request, *os.File, error) {
 	return r, file, nil
 }
 
-func recvmsg(fd int, p, oob []byte) (n, oobn, flags int, from unix.Sockaddr, err error) {
+// recvmsg uses package syscall as package net does. The function of golang.org/x/sys has another type for each kind of address, 30 KB in all.
+func recvmsg(fd int, p, oob []byte) (n, oobn, flags int, err error) {
 	for {
-		n, oobn, flags, from, err = unix.Recvmsg(fd, p, oob, unix.MSG_CMSG_CLOEXEC)
+		n, oobn, flags, _, err = syscall.Recvmsg(fd, p, oob, unix.MSG_CMSG_CLOEXEC)
 		if err != unix.EINTR {
-			return n, oobn, flags, from, err
+			return n, oobn, flags, err
 		}
 	}
 }
