@@ -51,7 +51,7 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 	}
 	c.rpc = rpc.New(ctx, stream, rpc.Config{
 		Handler: c, Log: c.log, ParsePrefix: parsePrefix, Memory: s.memory, Refusal: refusal, LastMessage: c.lastMessage,
-		Urgent: func(method string) bool { return methods[method].pace == urgent },
+		Urgent: isUrgent,
 	})
 	s.draining.add(c)
 	defer s.draining.remove(c)

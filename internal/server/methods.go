@@ -1,9 +1,13 @@
 package server
 
-import "github.com/tetherexec/tether/wire"
+import (
+	"reflect"
+
+	"github.com/tetherexec/tether/wire"
+)
 
 // methods is the whole protocol after the handshake. order.go says which requests wait for which.
-var methods = map[string]method{
+var methods = map[string]*method{
 	wire.MethodEnvironmentInfo:       returning("environment info", urgent, (*request).environmentInfo),
 	wire.MethodEnvironmentStatus:     returning("environment status", urgent, (*request).environmentStatus),
 	wire.MethodEnvironmentConfigRead: returning("environment config", slow, (*request).readConfig),
@@ -61,7 +65,7 @@ var methods = map[string]method{
 type method struct {
 	family string // the name of the family in errors about the handshake
 	pace   pace
-	params func() any // returns new parameters, for wire.Decode and for run
+	params any // nil, as pointer to the type of the parameters
 	run    func(r *request, params any)
 	try    func(r *request, params any) bool // see schedule.Job; may be nil
 }
@@ -76,22 +80,34 @@ const (
 	exclusive             // slow, and later requests with the same key wait until it is answered
 )
 
+// isUrgent reports whether a request for a method is answered also while many others wait. A request for an unknown method is not.
+func isUrgent(name string) bool {
+	m, known := methods[name]
+	return known && m.pace == urgent
+}
+
+// newParams returns parameters for wire.Decode and run.
+func (m *method) newParams() any { return reflect.New(reflect.TypeOf(m.params).Elem()).Interface() }
+
 // returning adapts a function whose result is the answer.
-func returning[P, R any](family string, pace pace, f func(*request, *P) (R, error)) method {
-	return replying(family, pace, func(r *request, p *P) error {
-		result, err := f(r, p)
-		if err == nil {
+func returning[P, R any](family string, pace pace, f func(*request, *P) (R, error)) *method {
+	return &method{
+		family: family, pace: pace, params: (*P)(nil),
+		run: func(r *request, params any) {
+			result, err := f(r, params.(*P))
+			if err != nil {
+				r.fail(err)
+				return
+			}
 			r.Reply(result)
-		}
-		return err
-	})
+		},
+	}
 }
 
 // replying adapts a function that answers the request itself, now or later, unless it returns an error.
-func replying[P any](family string, pace pace, f func(*request, *P) error) method {
-	return method{
-		family: family, pace: pace,
-		params: func() any { return new(P) },
+func replying[P any](family string, pace pace, f func(*request, *P) error) *method {
+	return &method{
+		family: family, pace: pace, params: (*P)(nil),
 		run: func(r *request, params any) {
 			if err := f(r, params.(*P)); err != nil {
 				r.fail(err)
@@ -101,7 +117,7 @@ func replying[P any](family string, pace pace, f func(*request, *P) error) metho
 }
 
 // trying adds a function that answers a slow request at once, if it can do so without waiting.
-func (m method) trying(f func(*request, *wire.ReadFileParams) bool) method {
+func (m *method) trying(f func(*request, *wire.ReadFileParams) bool) *method {
 	m.try = func(r *request, params any) bool { return f(r, params.(*wire.ReadFileParams)) }
 	return m
 }

@@ -22,7 +22,7 @@ func TestEveryMethodHasItsOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, m := range methods {
-		params := m.params()
+		params := m.newParams()
 		v := reflect.ValueOf(params).Elem()
 		key, paths := schedule.Key{}, 0
 		for i := range v.NumField() {

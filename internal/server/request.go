@@ -31,7 +31,7 @@ func (c *conn) Request(in *rpc.Request) {
 		in.Fail(wire.Errorf(wire.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", in.Method))
 		return
 	}
-	params := m.params()
+	params := m.newParams()
 	if err := wire.Decode(in.Params, params); err != nil {
 		in.Fail(wire.Errorf(wire.CodeInvalidParams, "%v", err))
 		return
