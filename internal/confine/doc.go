@@ -22,5 +22,5 @@
 // arguments. Package stage: the program inside a sandbox of bubblewrap that gives the command
 // its descriptors and becomes the command. The descriptors on the way there are in
 // [proc.Launcher]. Package sandbox: the rules, and the beginning of every error
-// text ([sandbox.UnenforceableError]). Package probe: the trial command.
+// text ([sandbox.UnenforceableError]).
 package confine

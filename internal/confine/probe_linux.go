@@ -15,7 +15,6 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
-	_ "github.com/tetherexec/tether/internal/sandbox/probe" // the helper that runs in each sandbox
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -158,11 +157,13 @@ func nothingShared() bool {
 	return err == nil && !slices.ContainsFunc(mounts, func(m mountinfo.Mount) bool { return m.Follows() != "" })
 }
 
-// try runs a harmless command in a read-only sandbox.
+func init() { reexec.Register(reexec.Trial, func([]string) int { return 0 }) }
+
+// try runs a command that does nothing in a read-only sandbox.
 func (c *Confiner) try(ctx context.Context, candidate Support) error {
 	p, err := c.prepare(ctx, Request{
 		Intent: readOnly(),
-		Spec:   proc.Spec{Argv: reexec.Argv(c.self.path, reexec.Probe, "ok"), Dir: "/"},
+		Spec:   proc.Spec{Argv: reexec.Argv(c.self.path, reexec.Trial), Dir: "/"},
 	}, candidate)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/oserr"
 	"github.com/tetherexec/tether/internal/reexec"
+	_ "github.com/tetherexec/tether/internal/sandbox/probe" // the helper that tries what sandboxes should prevent
 )
 
 // tryUserNamespace starts a command in a user namespace of its own, as sandboxes

@@ -20,6 +20,7 @@ const Command = "be-child"
 // The names of the helpers.
 const (
 	Sandbox = "sandbox" // the last stage of a sandboxed start: package sandbox/stage
+	Trial   = "trial"   // does nothing, to find out whether a sandbox can be built: package confine
 	Probe   = "probe"   // tries something that a sandbox should prevent: package sandbox/probe
 	Files   = "files"   // serves file requests inside a sandbox: package files/confined/helper
 	Keeper  = "keeper"  // holds what must outlive a server: package keep
@@ -57,7 +58,7 @@ func init() {
 // exists reports whether a system has the helper. All helpers are parts of the sandbox or of the keeper, which only
 // Linux has.
 func exists(name, system string) bool {
-	return system == "linux" && slices.Contains([]string{Sandbox, Probe, Files, Sweeper, Keeper, Worker}, name)
+	return system == "linux" && slices.Contains([]string{Sandbox, Trial, Probe, Files, Sweeper, Keeper, Worker}, name)
 }
 
 // WorkerArguments returns the arguments of a program that was started as a worker, and whether it was.

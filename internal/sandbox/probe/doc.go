@@ -1,11 +1,10 @@
 // Package probe tries things that a sandbox should stop, one system call at a time:
 // `tether be-child probe NAME …`.
 //
-// The product has the few probes by which `tether doctor` tests the sandboxes of this machine, and "ok", the trial
-// command of package confine. The attacks, probes that only tests use, are in the files attack_…_test.go. The test
-// program of this package is therefore the program that has them all: it takes the same command line, and the
-// conformance tests build it with `go test -c` and run it inside sandboxes. If the doctor comes to need an attack,
-// move it to one of the other files.
+// The product has the few probes by which `tether doctor` tests the sandboxes of this machine. The attacks, probes that
+// only tests use, are in the files attack_…_test.go. The test program of this package is therefore the program that has
+// them all: it takes the same command line, and the conformance tests build it with `go test -c` and run it inside
+// sandboxes. If the doctor comes to need an attack, move it to one of the other files.
 //
 // A probe that succeeds prints "ok", or the facts it was asked for, and exits 0. A probe that fails prints
 // "NAME: EPERM", with the name of the errno, and exits 1. If an earlier call failed, and not the one that the
