@@ -94,7 +94,9 @@ func failing(text string, exit client.Exit) *fake {
 func TestRetryWithNetwork(t *testing.T) {
 	network, path := wire.DeniedNetwork, wire.PathURIOn("linux", "/x")
 	hides := ReadOnly()
-	hides.Permissions.FileSystem.Entries = append(hides.Permissions.FileSystem.Entries, special(wire.SpecialTmpdir, wire.AccessDeny))
+	hides.Permissions.FileSystem.Entries = append(hides.Permissions.FileSystem.Entries, wire.SandboxEntry{
+		Path: wire.SandboxPath{Type: wire.SandboxPathSpecial, Special: wire.SpecialPath{Kind: wire.SpecialTmpdir}}, Access: wire.AccessDeny,
+	})
 	const unresolved = "curl: (6) Could not resolve host: x.invalid\n"
 	for _, row := range []struct {
 		name    string

@@ -9,40 +9,11 @@ import (
 
 // ReadOnly is a sandbox in which a command can read everything, and cannot write or use the
 // network.
-func ReadOnly() *wire.Sandbox { return managed(special(wire.SpecialRoot, wire.AccessRead)) }
+func ReadOnly() *wire.Sandbox { return wire.ReadOnly() }
 
 // WorkspaceWrite is ReadOnly with writable workspace and temporary directories. Directories that
 // control programs, such as .git, stay read-only in the workspace.
-func WorkspaceWrite() *wire.Sandbox {
-	s := managed(
-		special(wire.SpecialRoot, wire.AccessRead),
-		special(wire.SpecialProjectRoots, wire.AccessWrite),
-		special(wire.SpecialSlashTmp, wire.AccessWrite),
-		special(wire.SpecialTmpdir, wire.AccessWrite),
-	)
-	for _, name := range []string{".git", ".agents", ".codex", ".aws"} {
-		e, missing := special(wire.SpecialProjectRoots, wire.AccessRead), wire.MissingPathSkip
-		e.Path.Special.Subpath, e.MissingPathBehavior = &name, &missing
-		s.Permissions.FileSystem.Entries = append(s.Permissions.FileSystem.Entries, e)
-	}
-	return s
-}
-
-func managed(entries ...wire.SandboxEntry) *wire.Sandbox {
-	return &wire.Sandbox{
-		WindowsSandboxLevel: wire.WindowsDisabled,
-		Permissions: wire.Permissions{
-			Type: wire.PermissionsManaged, Network: wire.NetworkRestricted,
-			FileSystem: wire.FileSystemPolicy{Type: wire.FileSystemRestricted, Entries: entries},
-		},
-	}
-}
-
-func special(kind string, access wire.Access) wire.SandboxEntry {
-	return wire.SandboxEntry{
-		Path: wire.SandboxPath{Type: wire.SandboxPathSpecial, Special: wire.SpecialPath{Kind: kind}}, Access: access,
-	}
-}
+func WorkspaceWrite() *wire.Sandbox { return wire.WorkspaceWrite() }
 
 // AdditionalPermissions are the rights that a command asks for beyond its sandbox.
 type AdditionalPermissions struct {

@@ -28,7 +28,7 @@ func TestDependencies(t *testing.T) {
 	for _, name := range []string{
 		"encoding/gob", "github.com/google/jsonschema-go/", "github.com/modelcontextprotocol/", "golang.org/x/oauth2",
 		ours + "client/files\n", ours + "client/mcprelay\n", ours + "internal/cable\n", ours + "internal/copy\n", ours + "internal/doctor\n",
-		ours + "internal/sandbox/probe\n",
+		ours + "internal/sandbox/probe\n", ours + "unifiedexec\n",
 	} {
 		if strings.Contains(tether, "\n"+name) {
 			t.Errorf("tether needs %s, which only tether-mcp should have", name)

@@ -102,7 +102,7 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 // :root".
 func intent(t testing.TB, network wire.NetworkAccess, entries string) *wire.Sandbox {
 	t.Helper()
-	s := readOnly()
+	s := wire.ReadOnly()
 	s.Permissions.Network = network
 	s.Permissions.FileSystem.Entries = nil
 	for entry := range strings.SplitSeq(entries, ", ") {

@@ -162,7 +162,7 @@ func init() { reexec.Register(reexec.Trial, func([]string) int { return 0 }) }
 // try runs a command that does nothing in a read-only sandbox.
 func (c *Confiner) try(ctx context.Context, candidate Support) error {
 	p, err := c.prepare(ctx, Request{
-		Intent: readOnly(),
+		Intent: wire.ReadOnly(),
 		Spec:   proc.Spec{Argv: reexec.Argv(c.self.path, reexec.Trial), Dir: "/"},
 	}, candidate)
 	if err != nil {
@@ -183,16 +183,6 @@ func (c *Confiner) try(ctx context.Context, candidate Support) error {
 		return fmt.Errorf("a trial command in a sandbox failed with status %d", code)
 	}
 	return nil
-}
-
-func readOnly() *wire.Sandbox {
-	return &wire.Sandbox{Permissions: wire.Permissions{
-		Type: wire.PermissionsManaged, Network: wire.NetworkRestricted,
-		FileSystem: wire.FileSystemPolicy{Type: wire.FileSystemRestricted, Entries: []wire.SandboxEntry{{
-			Path:   wire.SandboxPath{Type: wire.SandboxPathSpecial, Special: wire.SpecialPath{Kind: wire.SpecialRoot}},
-			Access: wire.AccessRead,
-		}}},
-	}}
 }
 
 // toolAdvice returns how to get a bubblewrap that works.

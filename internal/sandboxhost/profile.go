@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/tetherexec/tether/internal/wording"
-	"github.com/tetherexec/tether/unifiedexec"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -30,10 +29,10 @@ func Profile(name, workspace string) (*wire.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := unifiedexec.ReadOnly()
+	s := wire.ReadOnly()
 	switch name {
 	case ProfileWorkspaceWrite:
-		s = unifiedexec.WorkspaceWrite()
+		s = wire.WorkspaceWrite()
 	case ProfileFull:
 		s.Permissions = wire.Permissions{Type: wire.PermissionsDisabled, Network: wire.NetworkEnabled}
 	}
