@@ -81,6 +81,18 @@ const (
 // are a byte each.
 const maxJump = 255
 
+// The instructions of a filter, as the kernel has them in linux/bpf_common.h. Package bpf has a type for each, with its text
+// for people, which together take 20 KB.
+const (
+	opLoad    = 0x20 // BPF_LD | BPF_W | BPF_ABS
+	opAnd     = 0x54 // BPF_ALU | BPF_AND | BPF_K
+	opEqual   = 0x15 // BPF_JMP | BPF_JEQ | BPF_K
+	opGreater = 0x25 // BPF_JMP | BPF_JGT | BPF_K
+	opAtLeast = 0x35 // BPF_JMP | BPF_JGE | BPF_K
+	opBitsSet = 0x45 // BPF_JMP | BPF_JSET | BPF_K
+	opReturn  = 0x06 // BPF_RET | BPF_K
+)
+
 // Program returns the filter for mode on arch. It fails for an unknown mode
 // or architecture; it never leaves a rule out.
 func Program(mode Mode, arch Arch) ([]bpf.RawInstruction, error) {
@@ -119,7 +131,7 @@ func compile(rules []rule, mode Mode, table syscallTable) ([]bpf.RawInstruction,
 	program := prologue(table)
 	var errnos []errno
 	denied := make(map[errno][]uint32)
-	var blocks []bpf.Instruction
+	var blocks []bpf.RawInstruction
 	seen := make(map[string]bool)
 	for _, r := range rules {
 		if !r.in.has(mode) {
@@ -157,24 +169,23 @@ func compile(rules []rule, mode Mode, table syscallTable) ([]bpf.RawInstruction,
 		program = append(program, denyNumbers(denied[e], e)...)
 	}
 	program = append(program, blocks...)
-	program = append(program, bpf.RetConstant{Val: retAllow})
-	return bpf.Assemble(program)
+	return append(program, give(retAllow)), nil
 }
 
 // prologue rejects calls with the numbers of other architectures and leaves
 // the number of the call in the accumulator.
-func prologue(table syscallTable) []bpf.Instruction {
-	program := []bpf.Instruction{
+func prologue(table syscallTable) []bpf.RawInstruction {
+	program := []bpf.RawInstruction{
 		load(offsetArch),
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: table.audit, SkipTrue: 1},
-		bpf.RetConstant{Val: retKillProcess},
+		{Op: opEqual, K: table.audit, Jt: 1},
+		give(retKillProcess),
 		load(offsetNumber),
 	}
 	if table.x32 {
 		program = append(program,
-			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: x32Bit, SkipTrue: 2},
-			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: x32Last, SkipTrue: 2},
-			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: x32First, SkipFalse: 1},
+			bpf.RawInstruction{Op: opAtLeast, K: x32Bit, Jt: 2},
+			bpf.RawInstruction{Op: opGreater, K: x32Last, Jt: 2},
+			bpf.RawInstruction{Op: opAtLeast, K: x32First, Jf: 1},
 			fail(eNoSys),
 		)
 	}
@@ -183,14 +194,14 @@ func prologue(table syscallTable) []bpf.Instruction {
 
 // denyNumbers fails the calls in numbers with e and falls through for others.
 // Numbers share a return as far as a jump can reach; a longer list gets more.
-func denyNumbers(numbers []uint32, e errno) []bpf.Instruction {
-	var program []bpf.Instruction
+func denyNumbers(numbers []uint32, e errno) []bpf.RawInstruction {
+	var program []bpf.RawInstruction
 	for chunk := range slices.Chunk(numbers, maxJump+1) {
 		for i, number := range chunk {
 			left := uint8(len(chunk) - 1 - i) // comparisons before the return; at most maxJump
-			jump := bpf.JumpIf{Cond: bpf.JumpEqual, Val: number, SkipTrue: left}
+			jump := bpf.RawInstruction{Op: opEqual, K: number, Jt: left}
 			if left == 0 {
-				jump.SkipFalse = 1
+				jump.Jf = 1
 			}
 			program = append(program, jump)
 		}
@@ -201,21 +212,21 @@ func denyNumbers(numbers []uint32, e errno) []bpf.Instruction {
 
 // denyDomains decides the call number by its domain and falls through for other
 // calls.
-func denyDomains(number uint32, r rule) ([]bpf.Instruction, error) {
-	listed, match, other := r.unless, bpf.RetConstant{Val: retAllow}, fail(r.errno)
+func denyDomains(number uint32, r rule) ([]bpf.RawInstruction, error) {
+	listed, match, other := r.unless, give(retAllow), fail(r.errno)
 	if r.only != nil {
-		listed, match, other = r.only, fail(r.errno), bpf.RetConstant{Val: retAllow}
+		listed, match, other = r.only, fail(r.errno), give(retAllow)
 	}
 	if r.unless != nil && r.only != nil {
 		return nil, fmt.Errorf("rule for %s has both unless and only", r.name)
 	}
-	matched := []bpf.Instruction{match}
+	matched := []bpf.RawInstruction{match}
 	if r.connected {
-		matched = []bpf.Instruction{
+		matched = []bpf.RawInstruction{
 			load(offsetArg1Low),
-			bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: sockTypes},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: sockStream, SkipTrue: 2},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: sockSeqpacket, SkipTrue: 1},
+			{Op: opAnd, K: sockTypes},
+			{Op: opEqual, K: sockStream, Jt: 2},
+			{Op: opEqual, K: sockSeqpacket, Jt: 1},
 			fail(r.errno),
 			match,
 		}
@@ -224,36 +235,39 @@ func denyDomains(number uint32, r rule) ([]bpf.Instruction, error) {
 	if size > maxJump {
 		return nil, fmt.Errorf("rule for %s lists %d domains, too many to jump over", r.name, len(listed))
 	}
-	block := []bpf.Instruction{
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: number, SkipFalse: uint8(size)},
+	block := []bpf.RawInstruction{
+		{Op: opEqual, K: number, Jf: uint8(size)},
 		load(offsetArg0Low),
 	}
 	for i, d := range listed {
 		toMatch := uint8(len(listed) - i) // the comparisons left, and the return for other domains
-		block = append(block, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(d), SkipTrue: toMatch})
+		block = append(block, bpf.RawInstruction{Op: opEqual, K: uint32(d), Jt: toMatch})
 	}
 	return append(append(block, other), matched...), nil
 }
 
 // denySetID decides the call number by the mode that it gives a file, and falls through
 // for other calls.
-func denySetID(number uint32, r rule) []bpf.Instruction {
-	var block []bpf.Instruction
+func denySetID(number uint32, r rule) []bpf.RawInstruction {
+	var block []bpf.RawInstruction
 	if r.flags > 0 { // without one of these flags the mode is ignored, and may be garbage
 		block = append(block,
 			load(offsetArg0Low+uint32(r.flags)*sizeArg),
-			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: makesFile, SkipFalse: 3},
+			bpf.RawInstruction{Op: opBitsSet, K: makesFile, Jf: 3},
 		)
 	}
 	block = append(block,
 		load(offsetArg0Low+uint32(r.mode)*sizeArg),
-		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: setIDBits, SkipFalse: 1},
+		bpf.RawInstruction{Op: opBitsSet, K: setIDBits, Jf: 1},
 		fail(r.errno),
-		bpf.RetConstant{Val: retAllow},
+		give(retAllow),
 	)
-	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: number, SkipFalse: uint8(len(block))}}, block...)
+	return append([]bpf.RawInstruction{{Op: opEqual, K: number, Jf: uint8(len(block))}}, block...)
 }
 
-func load(offset uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offset, Size: 4} }
+func load(offset uint32) bpf.RawInstruction { return bpf.RawInstruction{Op: opLoad, K: offset} }
 
-func fail(e errno) bpf.RetConstant { return bpf.RetConstant{Val: retErrno | uint32(e)} }
+func fail(e errno) bpf.RawInstruction { return give(retErrno | uint32(e)) }
+
+// give ends the program with its result.
+func give(result uint32) bpf.RawInstruction { return bpf.RawInstruction{Op: opReturn, K: result} }
