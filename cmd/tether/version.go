@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
@@ -14,15 +14,7 @@ var version = ""
 
 // versionText is the version of the release, else that of the module if it was installed with
 // one, else "dev".
-func versionText() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "dev"
-}
+func versionText() string { return cmp.Or(version, moduleVersion(), "dev") }
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{

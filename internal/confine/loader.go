@@ -20,28 +20,28 @@ func loaderOf(program io.ReaderAt) (string, error) {
 	if _, err := program.ReadAt(head, 0); err != nil || !bytes.HasPrefix(head, []byte("\x7fELF")) {
 		return "", nil // another kind of program, on another system
 	}
-	var order binary.ByteOrder = binary.LittleEndian
+	u16, u32, u64 := binary.LittleEndian.Uint16, binary.LittleEndian.Uint32, binary.LittleEndian.Uint64
 	if head[5] == 2 {
-		order = binary.BigEndian
+		u16, u32, u64 = binary.BigEndian.Uint16, binary.BigEndian.Uint32, binary.BigEndian.Uint64
 	}
 	wide := head[4] == 2 // 64 bits
 	number := func(b []byte, narrowAt, wideAt int) int64 {
 		if wide {
-			return int64(order.Uint64(b[wideAt:]))
+			return int64(u64(b[wideAt:]))
 		}
-		return int64(order.Uint32(b[narrowAt:]))
+		return int64(u32(b[narrowAt:]))
 	}
 	counts := head[42:]
 	if wide {
 		counts = head[54:]
 	}
-	offset, size, count := number(head, 28, 32), int64(order.Uint16(counts)), int64(order.Uint16(counts[2:]))
+	offset, size, count := number(head, 28, 32), int64(u16(counts)), int64(u16(counts[2:]))
 	part := make([]byte, 56) // the longer form up to the size in the file, or the whole shorter form
 	for i := range count {
 		if _, err := program.ReadAt(part[:min(size, int64(len(part)))], offset+i*size); err != nil {
 			return "", err
 		}
-		if order.Uint32(part) != interpreter {
+		if u32(part) != interpreter {
 			continue
 		}
 		path := make([]byte, max(0, min(number(part, 16, 32), maxLoader)))
