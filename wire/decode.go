@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -493,42 +494,39 @@ func fieldsOf(t reflect.Type) []field {
 }
 
 // referenceNames are the reference's names of structs, which its errors contain, where they
-// differ from the names here.
-var referenceNames = map[reflect.Type]string{
-	reflect.TypeFor[StartParams]():          "WireExecParams",
-	reflect.TypeFor[StartMetadata]():        "ExecMetadata",
-	reflect.TypeFor[EnvPolicy]():            "ExecEnvPolicy",
-	reflect.TypeFor[ManagedNetwork]():       "ManagedNetworkSandboxContext",
-	reflect.TypeFor[NetworkProxy]():         "RemoteNetworkProxyLaunchConfig",
-	reflect.TypeFor[NetworkProxySettings](): "RemoteNetworkProxyConfig",
-	reflect.TypeFor[AuditMetadata]():        "NetworkProxyAuditMetadata",
-	reflect.TypeFor[ProcessParams]():        "TerminateParams",
-	reflect.TypeFor[sandboxObject]():        "WireFileSystemSandboxContext",
-	reflect.TypeFor[PolicyContext]():        "WireFileSystemPolicyContext",
-	reflect.TypeFor[SandboxEntry]():         "ExecFileSystemSandboxEntry",
-	reflect.TypeFor[traceContext]():         "W3cTraceContext",
-	reflect.TypeFor[errorMember]():          "JSONRPCErrorError",
+// differ from the names here. A map with types as keys would be filled by code, 4 KB of it, at each start.
+var referenceNames = map[string]string{
+	"StartParams":          "WireExecParams",
+	"StartMetadata":        "ExecMetadata",
+	"EnvPolicy":            "ExecEnvPolicy",
+	"ManagedNetwork":       "ManagedNetworkSandboxContext",
+	"NetworkProxy":         "RemoteNetworkProxyLaunchConfig",
+	"NetworkProxySettings": "RemoteNetworkProxyConfig",
+	"AuditMetadata":        "NetworkProxyAuditMetadata",
+	"ProcessParams":        "TerminateParams",
+	"sandboxObject":        "WireFileSystemSandboxContext",
+	"PolicyContext":        "WireFileSystemPolicyContext",
+	"SandboxEntry":         "ExecFileSystemSandboxEntry",
+	"traceContext":         "W3cTraceContext",
+	"errorMember":          "JSONRPCErrorError",
 
-	reflect.TypeFor[ReadFileParams]():        "WireFsReadFileParams",
-	reflect.TypeFor[WriteFileParams]():       "WireFsWriteFileParams",
-	reflect.TypeFor[OpenParams]():            "WireFsOpenParams",
-	reflect.TypeFor[ReadBlockParams]():       "FsReadBlockParams",
-	reflect.TypeFor[WriteBlockParams]():      "FsWriteBlockParams",
-	reflect.TypeFor[HandleParams]():          "FsCloseParams",
-	reflect.TypeFor[CreateDirectoryParams](): "WireFsCreateDirectoryParams",
-	reflect.TypeFor[MetadataParams]():        "WireFsGetMetadataParams",
-	reflect.TypeFor[CanonicalizeParams]():    "WireFsCanonicalizeParams",
-	reflect.TypeFor[ReadDirectoryParams]():   "WireFsReadDirectoryParams",
-	reflect.TypeFor[WalkParams]():            "WireFsWalkParams",
-	reflect.TypeFor[RemoveParams]():          "WireFsRemoveParams",
-	reflect.TypeFor[CopyParams]():            "WireFsCopyParams",
-	reflect.TypeFor[WatchMissingParams]():    "FsWatchMissingParams",
-	reflect.TypeFor[ConfigReadParams]():      "EnvironmentConfigReadParams",
+	"ReadFileParams":        "WireFsReadFileParams",
+	"WriteFileParams":       "WireFsWriteFileParams",
+	"OpenParams":            "WireFsOpenParams",
+	"ReadBlockParams":       "FsReadBlockParams",
+	"WriteBlockParams":      "FsWriteBlockParams",
+	"HandleParams":          "FsCloseParams",
+	"CreateDirectoryParams": "WireFsCreateDirectoryParams",
+	"MetadataParams":        "WireFsGetMetadataParams",
+	"CanonicalizeParams":    "WireFsCanonicalizeParams",
+	"ReadDirectoryParams":   "WireFsReadDirectoryParams",
+	"WalkParams":            "WireFsWalkParams",
+	"RemoveParams":          "WireFsRemoveParams",
+	"CopyParams":            "WireFsCopyParams",
+	"WatchMissingParams":    "FsWatchMissingParams",
+	"ConfigReadParams":      "EnvironmentConfigReadParams",
 }
 
 func structName(t reflect.Type) string {
-	if name, ok := referenceNames[t]; ok {
-		return name
-	}
-	return t.Name()
+	return cmp.Or(referenceNames[t.Name()], t.Name())
 }

@@ -2,6 +2,10 @@ package wire
 
 import (
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -304,4 +308,31 @@ func FuzzDecodeStart(f *testing.F) {
 			t.Fatalf("%s, written as %s:\n%+v\n%+v", data, again, first, second)
 		}
 	})
+}
+
+// Each name of the table is a type of this package: the compiler does not check it.
+func TestReferenceNamesAreTypes(t *testing.T) {
+	t.Parallel()
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]bool{}
+	for _, name := range names {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				types[spec.Name.Name] = true
+			}
+			return true
+		})
+	}
+	for name := range referenceNames {
+		if !types[name] {
+			t.Errorf("the package has no type %s", name)
+		}
+	}
 }
