@@ -1,7 +1,8 @@
 package session
 
 import (
-	"hash/fnv"
+	"crypto/sha256"
+	"encoding/binary"
 	"time"
 
 	"github.com/tetherexec/tether/internal/arena"
@@ -56,9 +57,8 @@ func suspectKey(s *Session) uint64 {
 }
 
 func publicKey(public string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(public))
-	return max(h.Sum64(), strays+1)
+	h := sha256.Sum256([]byte(public))
+	return max(binary.LittleEndian.Uint64(h[:]), strays+1)
 }
 
 // begin counts this program, and finds out what the one before has died of.
