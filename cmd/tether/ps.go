@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,7 +89,7 @@ const escClearScreen = "\x1b[H\x1b[J"
 
 func (l *processList) print(stdout io.Writer, all []wire.ProcessInfo) error {
 	if l.running {
-		all = slices.DeleteFunc(all, func(p wire.ProcessInfo) bool { return p.State != wire.StateRunning })
+		all = running(all)
 	}
 	if l.asJSON {
 		return printJSON(stdout, append([]wire.ProcessInfo{}, all...))
@@ -104,6 +103,16 @@ func (l *processList) print(stdout io.Writer, all []wire.ProcessInfo) error {
 		}
 	}
 	return printProcesses(stdout, all, time.Now(), width)
+}
+
+// running returns the processes that run.
+func running(all []wire.ProcessInfo) (list []wire.ProcessInfo) {
+	for i := range all {
+		if all[i].State == wire.StateRunning {
+			list = append(list, all[i])
+		}
+	}
+	return list
 }
 
 // ownServer is the server that commands use without an address, for their help.

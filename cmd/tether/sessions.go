@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,12 +28,15 @@ func newSessions() *cobra.Command {
 			err := server.withSession(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
 				all, err := conn.Sessions(cmd.Context())
 				own := conn.PublicID()
-				all = slices.DeleteFunc(all, func(s wire.SessionInfo) bool { return s.SessionID == own })
+				for i := range all {
+					if all[i].SessionID != own {
+						sessions = append(sessions, all[i])
+					}
+				}
 				if err != nil || len(end) == 0 {
-					sessions = append(sessions, all...)
 					return err
 				}
-				return endSessions(cmd, conn, all, end)
+				return endSessions(cmd, conn, sessions, end)
 			})
 			if len(end) > 0 || err != nil && !errors.Is(err, errNoServer) {
 				return err

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -241,9 +240,13 @@ func (l *launch) expected(seals, descriptors bool) ([]stage.Mount, error) {
 	add := func(m stage.Mount) {
 		mounts = append(mounts, m)
 		// The base of every sandbox comes first, and a rule may cover it.
-		base = slices.DeleteFunc(base, func(old stage.Mount) bool {
-			return old.Path == m.Path || strings.HasPrefix(old.Path, m.Path+"/")
-		})
+		kept := base[:0]
+		for _, old := range base {
+			if old.Path != m.Path && !strings.HasPrefix(old.Path, m.Path+"/") {
+				kept = append(kept, old)
+			}
+		}
+		base = kept
 	}
 	bind := func(op sandbox.Op, source string, readOnly bool) error {
 		m := stage.Mount{Path: op.Path, Kind: stage.MountBind, ReadOnly: readOnly}
