@@ -74,6 +74,10 @@ func calls() []call {
 		{probe: "process-vm-writev", inside: eperm, online: "^ok$"},
 		{probe: "nested $OUT", inside: "^contained$"},
 		{probe: "nested-proc", inside: "^contained$"},
+		{probe: "nested-cgroup", inside: "^contained$"},
+		{probe: "unshare cgroup", inside: eperm, works: "root"},
+		{probe: "clone3 user", inside: `: ENOSYS\b`},
+		{probe: "clone3 cgroup", inside: `: ENOSYS\b`},
 	}
 }
 

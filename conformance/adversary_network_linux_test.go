@@ -166,6 +166,7 @@ func networkCalls() []call {
 		{probe: "setns /proc/self/ns/net", inside: eperm, works: "root"},
 		{probe: "nested-net $AT_LOOPBACK", inside: "^contained$"},
 		{probe: "nested-net $AT_HOME", inside: "^contained$"},
+		{probe: "nested-cgroup", inside: "^contained$"},
 	}
 	// Families that are loaded on few machines: the filter does not know them.
 	for _, family := range []int{unix.AF_X25, unix.AF_RDS, unix.AF_TIPC, unix.AF_BLUETOOTH, unix.AF_CAN, unix.AF_KCM, unix.AF_QIPCRTR, unix.AF_SMC, unix.AF_XDP} {

@@ -63,6 +63,11 @@ func networkRows() []row {
 		probeRow("N34", closed, "socket-high inet stream", "EPERM"), // the domain is 32 bits
 		probeRow("N35", open, "socket-high vsock stream", "EPERM"),
 	}
+	for id, p := range map[string]policy{"S31": closed, "S31-net": open} {
+		rows = append(rows, differs(row{id: id, policy: p, probe: "nested-cgroup", out: []string{"^unshare: EPERM$", "^clone: EPERM$", "^contained$"}},
+			"cgroup namespaces can be made"))
+	}
+	rows = append(rows, differs(probeRow("S31-clone3", closed, "clone3 cgroup", "ENOSYS"), "clone3 passes"))
 	for _, call := range []string{"setup", "enter", "register"} {
 		rows = append(rows, probeRow("N26-"+call, open, "io-uring-"+call, "EPERM"))
 	}

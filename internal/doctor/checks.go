@@ -33,6 +33,7 @@ var checks = []check{
 	{"moving what is denied", "rename a directory above a denied file", fixMounts, renameAncestor},
 	{"mounts", "look for writable mounts, and for mounts that follow those of this machine", fixMounts, mounts},
 	{"nested namespaces", "become root in a namespace inside and undo the mounts there", fixMounts, nested},
+	{"control groups", "become root in a namespace inside and mount the control groups of this machine", fixFilter, controlGroups},
 	{"kernel settings", "open /proc/sys/kernel/core_pattern for writing", "Run tether as a user other than root, and report it with the output of `tether doctor --json`.", kernelSettings},
 	{"state of tether", "open a file in the state directory", "Name another directory with `--state-dir`, one that is no mount point, and report it with the output of `tether doctor --json`.", stateDir},
 	{"protected names", "create .git in a workspace that has none", fixMounts, protectedNames},
@@ -100,17 +101,13 @@ func mounts(ctx context.Context, f *fixture) (string, error) {
 	return fmt.Sprintf("%d mounts, none follows this machine's, / is read-only", len(mounts)), nil
 }
 
-// nested runs a probe that decides by itself, because it has more than one way
-// to escape.
+// nested undoes the mounts in a namespace of its own.
 func nested(ctx context.Context, f *fixture) (string, error) {
-	o, err := f.probe(ctx, "nested", f.outside, f.denied)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("the command could not be started: %w", err)
-	case o.Code == 0 && strings.HasSuffix(o.Output, "contained"):
-		return "contained", nil
-	}
-	return "", fmt.Errorf("not contained: %s", strings.ReplaceAll(o.Output, "\n", "; "))
+	return f.contained(ctx, "nested", f.outside, f.denied)
+}
+
+func controlGroups(ctx context.Context, f *fixture) (string, error) {
+	return f.contained(ctx, "nested-cgroup")
 }
 
 func kernelSettings(ctx context.Context, f *fixture) (string, error) {

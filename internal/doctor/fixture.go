@@ -159,6 +159,18 @@ func (f *fixture) probe(ctx context.Context, args ...string) (Outcome, error) {
 	return f.run(ctx, reexec.Argv(f.config.Self, reexec.Probe, args...)...)
 }
 
+// contained runs a probe that decides by itself, because it has more than one way to escape.
+func (f *fixture) contained(ctx context.Context, args ...string) (string, error) {
+	o, err := f.probe(ctx, args...)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("the command could not be started: %w", err)
+	case o.Code == 0 && strings.HasSuffix(o.Output, "contained"):
+		return "contained", nil
+	}
+	return "", fmt.Errorf("not contained: %s", strings.ReplaceAll(o.Output, "\n", "; "))
+}
+
 // refused runs a probe that must fail, with one of these reasons if any is
 // given.
 func (f *fixture) refused(ctx context.Context, args []string, reasons ...string) (detail string, err error) {

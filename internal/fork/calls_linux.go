@@ -144,6 +144,9 @@ func (m *image) addNamespaces(c *Command) {
 		m.addFileWrite(Write{"/proc/self/setgroups", "deny", StepUser, false})
 		m.addFileWrite(Write{"/proc/self/gid_map", onlyID(unix.Getegid()), StepUser, false})
 		m.addFileWrite(Write{"/proc/self/uid_map", onlyID(unix.Geteuid()), StepUser, false})
+		// In a cgroup namespace, root of a user namespace can mount the control groups of the machine. In some containers
+		// this setting is read-only.
+		m.addFileWrite(Write{"/proc/sys/user/max_cgroup_namespaces", "0", StepUser, true})
 	}
 	if c.Namespaces&unix.CLONE_NEWNS != 0 {
 		m.add(StepMounts, unix.SYS_MOUNT, m.text("none"), m.text("/"), 0, unix.MS_REC|unix.MS_PRIVATE)

@@ -25,13 +25,15 @@ type Command struct {
 
 	// Namespaces has flags of clone. CLONE_NEWNS gives the child a copy of the mounts in which
 	// later mounts of other processes do not appear. CLONE_NEWUSER gives it a user namespace with
-	// this user and this group only. CLONE_NEWPID makes the child the first process of a pid namespace; then no
+	// this user and this group only, in which no process can make a cgroup namespace if the machine lets the child
+	// say so. CLONE_NEWPID makes the child the first process of a pid namespace; then no
 	// death signal comes if the parent dies before the child has asked for it.
 	Namespaces uintptr
 
 	// Capabilities are capabilities that the program of a user other than root keeps in a user namespace of its own, a
 	// bit for each. The program of root has all.
 	Capabilities uint64
+
 	// Writes are written to their files in this order, before the child leaves this program's
 	// directory and mounts.
 	Writes []Write

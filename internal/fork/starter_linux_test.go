@@ -401,3 +401,32 @@ func TestNamespaces(t *testing.T) {
 		})
 	}
 }
+
+// In a user namespace of the child, no cgroup namespace can be made; the limit of this program stays as it is.
+func TestNoCgroupNamespacesInside(t *testing.T) {
+	const setting = "/proc/sys/user/max_cgroup_namespaces"
+	if err := unix.Access(setting, unix.W_OK); err != nil {
+		need.CannotRun(t, "%s: %v", setting, err)
+	}
+	before, err := os.ReadFile(setting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inAllModes(t, func(t *testing.T, s *Starter) {
+		own := newStation(t)
+		own.Namespaces, own.Argv = unix.CLONE_NEWUSER, []string{"cat", setting}
+		child, err := s.Start(own.Command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside := make([]byte, 16)
+		n, err := own.out.Read(inside)
+		if err != nil || string(inside[:n]) != "0\n" {
+			t.Errorf("the limit inside is %q, %v", inside[:n], err)
+		}
+		reap(t, child)
+		if after, err := os.ReadFile(setting); err != nil || string(after) != string(before) {
+			t.Errorf("the limit outside was %q and is %q, %v", before, after, err)
+		}
+	})
+}

@@ -10,7 +10,7 @@ import (
 
 var namespaceAttacks = []probe{
 	{"unshare", "user|net|mnt|pid|ipc|uts|cgroup|time", unshare},
-	{"clone3-newuser", "", clone3NewUser},
+	{"clone3", "user|net|mnt|pid|ipc|uts|cgroup|time", clone3New},
 	{"setns", "PATH", setns},
 	{"chroot", "PATH", chroot},
 	{"setuid", "UID", setuid},
@@ -65,11 +65,14 @@ type clone3Args struct {
 	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls uint64
 }
 
-// clone3NewUser forks a child in a user namespace of its own with clone3. A
+// clone3New forks a child in a user namespace of its own, and in one of the given kind, with clone3. A
 // filter cannot read the flags of clone3.
-func clone3NewUser([]string) error {
-	args := &clone3Args{flags: unix.CLONE_NEWUSER, exitSignal: uint64(unix.SIGCHLD)}
-	pid, errno := clone3AndExit(args)
+func clone3New(args []string) error {
+	flag, ok := namespaceFlags[args[0]]
+	if !ok {
+		return errUsage
+	}
+	pid, errno := clone3AndExit(&clone3Args{flags: uint64(unix.CLONE_NEWUSER | flag), exitSignal: uint64(unix.SIGCHLD)})
 	if errno != 0 {
 		return errno
 	}

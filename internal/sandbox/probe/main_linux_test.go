@@ -117,7 +117,7 @@ func TestProductHasNoAttacks(t *testing.T) {
 		offered = append(offered, p.name)
 	}
 	slices.Sort(offered)
-	used := []string{"connect-tcp", "connect-unix", "int80", "io-uring-setup", "kill", "mkdir", "nested", "ok",
+	used := []string{"connect-tcp", "connect-unix", "int80", "io-uring-setup", "kill", "mkdir", "nested", "nested-cgroup", "ok",
 		"open-write", "ptrace-child", "read-file", "rename", "socket", "write-file"}
 	if !slices.Equal(offered, used) {
 		t.Errorf("the product offers %q, want %q", offered, used)

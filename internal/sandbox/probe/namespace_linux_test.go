@@ -23,8 +23,10 @@ func TestNamespacesAsRoot(t *testing.T) {
 	expect(t, "umount: EINVAL", "umount", t.TempDir())
 	expect(t, "ok", "remount-rw", "/")
 	expect(t, "remount-rw: EINVAL", "remount-rw", t.TempDir())
-	if r := run(t, "nested-proc"); r.code != exitFailed || !strings.Contains(r.out, "\nESCAPED ") {
-		t.Errorf("nested-proc: %+v", r)
+	for _, probe := range []string{"nested-proc", "nested-cgroup"} {
+		if r := run(t, probe); r.code != exitFailed || !strings.Contains(r.out, "\nESCAPED ") {
+			t.Errorf("%s: %+v", probe, r)
+		}
 	}
 	unchanged(t, before)
 }
@@ -50,7 +52,7 @@ func TestNestedWithoutSandbox(t *testing.T) {
 		t.Errorf("left behind: %v (%v)", entries, err)
 	}
 	unchanged(t, before)
-	expect(t, "ok", "clone3-newuser")
+	expect(t, "ok", "clone3", "user")
 }
 
 // The same inside bubblewrap, where the mounts are locked.

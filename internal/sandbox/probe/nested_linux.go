@@ -1,7 +1,9 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var nestedProbes = []probe{{"nested", "PATHS…", nested}}
+var nestedProbes = []probe{
+	{"nested", "PATHS…", nested},
+	{"nested-cgroup", "", nestedCgroup},
+}
 
 // nested makes itself root of a user and mount namespace inside this one, where
 // it has every capability, and tries to get rid of the mounts that protect paths:
@@ -71,6 +76,75 @@ func printConclusion(open []string) error {
 	}
 	fmt.Println("contained")
 	return errQuiet
+}
+
+// nestedCgroup makes itself root of a user, mount and cgroup namespace inside this one, by unshare and by clone. There it
+// mounts each hierarchy of control groups and opens a file of it for writing, but writes nothing. Through these files
+// root could freeze other processes of the machine and change limits, also its own.
+//
+// It prints the result of each step, then "contained" or "ESCAPED" and the hierarchies, as nested does.
+func nestedCgroup([]string) error {
+	const spaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // of a kernel without control groups
+		return at("read", err)
+	}
+	var open []string
+	for _, way := range []string{"unshare", "clone"} {
+		var s script
+		if way == "clone" {
+			s.flags = spaces
+		} else {
+			s.must("unshare", unix.SYS_UNSHARE, spaces)
+		}
+		s.becomeRoot()
+		attempts := s.mountCgroups(string(text))
+		results, err := s.run()
+		if err == nil && way == "unshare" {
+			err = errnoOr(results[0].errno)
+		}
+		fmt.Printf("%s: %s\n", way, outcome(err))
+		if err != nil {
+			continue
+		}
+		for _, a := range attempts {
+			mounted, opened := results[a.mount].errno, results[a.open].errno
+			fmt.Printf("mount %s: %s\n", a.name, outcome(errnoOr(mounted)))
+			if mounted != 0 {
+				continue
+			}
+			fmt.Printf("open %s: %s\n", a.name, outcome(errnoOr(opened)))
+			if opened == 0 {
+				open = append(open, a.name)
+			}
+		}
+	}
+	return printConclusion(open)
+}
+
+// A cgroupSteps has the steps against one hierarchy of control groups.
+type cgroupSteps struct {
+	name        string
+	mount, open int // steps
+}
+
+// mountCgroups adds steps that mount each hierarchy in the text of /proc/self/cgroup, one over the other, and open a file
+// of it for writing.
+func (s *script) mountCgroups(text string) (attempts []cgroupSteps) {
+	const on = "/proc" // a directory that every sandbox has
+	for line := range strings.Lines(text) {
+		_, rest, _ := strings.Cut(line, ":")
+		controllers, _, _ := strings.Cut(rest, ":")
+		a := cgroupSteps{name: "cgroup " + controllers}
+		kind, options := "cgroup", s.text(controllers)
+		if controllers == "" {
+			a.name, kind, options = "cgroup2", "cgroup2", 0
+		}
+		a.mount = s.try("mount", unix.SYS_MOUNT, s.text("none"), s.text(on), s.text(kind), 0, options)
+		a.open = s.then(a.mount, "open", unix.SYS_OPENAT, atCWD, s.text(on+"/cgroup.procs"), unix.O_WRONLY|quick, 0)
+		attempts = append(attempts, a)
+	}
+	return attempts
 }
 
 // becomeRoot adds the steps to be root in a new user namespace. If they fail, the

@@ -11,6 +11,8 @@ var amd64 = syscallTable{
 		"add_key":           248,
 		"bind":              49,
 		"chmod":             90,
+		"clone":             56,
+		"clone3":            435,
 		"connect":           42,
 		"creat":             85,
 		"fchmod":            91,
@@ -40,5 +42,6 @@ var amd64 = syscallTable{
 		"shutdown":          48,
 		"socket":            41,
 		"socketpair":        53,
+		"unshare":           272,
 	},
 }

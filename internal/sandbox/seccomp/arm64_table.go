@@ -8,6 +8,8 @@ var arm64 = syscallTable{
 		"accept4":           242,
 		"add_key":           217,
 		"bind":              200,
+		"clone":             220,
+		"clone3":            435,
 		"connect":           203,
 		"fchmod":            52,
 		"fchmodat":          53,
@@ -34,6 +36,7 @@ var arm64 = syscallTable{
 		"shutdown":          210,
 		"socket":            198,
 		"socketpair":        199,
+		"unshare":           97,
 	},
 	lacks: []string{"chmod", "creat", "mknod", "open"},
 }

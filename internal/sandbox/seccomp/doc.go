@@ -35,6 +35,11 @@
 //   - add_key, keyctl and request_key fail with EPERM: key rings belong to the user and
 //     to the session of the server, not to a namespace, so a command would find the
 //     keys there (Kerberos tickets, passphrases of disks) and could leave its own.
+//   - unshare and clone fail with EPERM if they would make a cgroup namespace, and clone3
+//     fails with ENOSYS: its flags lie in memory, and C libraries fall back to clone. A
+//     command that is root of a user namespace and of a cgroup namespace of its own can
+//     mount the control groups of the machine, whatever its sandbox mounts, and change them
+//     with the rights of its user.
 //
 // read, write, sendmsg, recvmsg and recvfrom stay, so a socket pair is a
 // usable pipe between parent and child.
@@ -46,7 +51,7 @@
 //   - socketpair fails with EPERM unless the domain is AF_UNIX and the type is
 //     SOCK_STREAM or SOCK_SEQPACKET. A pair of datagram sockets (for the kernel,
 //     SOCK_RAW is one too) could be connected to a socket of the host by its path.
-//   - The ptrace, io_uring and key groups fail with EPERM.
+//   - The ptrace, io_uring, key and cgroup groups fail as above.
 //
 // ProxyUnix is Proxy with AF_UNIX added to the domains that socket allows, and with
 // all types of socketpair.
@@ -55,7 +60,7 @@
 //
 //   - socket and socketpair fail with EPERM if the domain is AF_VSOCK, which
 //     reaches the hypervisor past any network namespace.
-//   - The io_uring and key groups fail with EPERM. ptrace is allowed.
+//   - The io_uring, key and cgroup groups fail as above. ptrace is allowed.
 //
 // SetID, together with one of the others, for a command whose files are
 // confined:

@@ -138,23 +138,29 @@ var probes = map[string]probe{
 	"recvfrom":               {unix.SYS_RECVFROM, [4]uintptr{noFD}},
 	"pidfd_getfd":            {unix.SYS_PIDFD_GETFD, [4]uintptr{noFD}},
 	"unshare with bad flags": {unix.SYS_UNSHARE, [4]uintptr{1}},
-	"add_key":                {unix.SYS_ADD_KEY, [4]uintptr{}},
-	"keyctl":                 {unix.SYS_KEYCTL, [4]uintptr{1 << 20}},
-	"request_key":            {unix.SYS_REQUEST_KEY, [4]uintptr{}},
-	"chmod":                  {unix.SYS_CHMOD, [4]uintptr{0, 0o755}},
-	"chmod u+s":              {unix.SYS_CHMOD, [4]uintptr{0, 0o4755}},
-	"fchmod g+s":             {unix.SYS_FCHMOD, [4]uintptr{noFD, 0o2755}},
-	"fchmodat u+s":           {unix.SYS_FCHMODAT, [4]uintptr{noFD, 0, 0o4755}},
-	"fchmodat2 u+s":          {unix.SYS_FCHMODAT2, [4]uintptr{noFD, 0, 0o4755}},
-	"mknod u+s":              {unix.SYS_MKNOD, [4]uintptr{0, unix.S_IFREG | 0o4755}},
-	"mknodat u+s":            {unix.SYS_MKNODAT, [4]uintptr{noFD, 0, unix.S_IFREG | 0o4755}},
-	"creat u+s":              {unix.SYS_CREAT, [4]uintptr{0, 0o4755}},
-	"open, garbage":          {unix.SYS_OPEN, [4]uintptr{0, unix.O_RDONLY, 0o4755}},
-	"open u+s":               {unix.SYS_OPEN, [4]uintptr{0, unix.O_CREAT | unix.O_RDWR, 0o4755}},
-	"openat u+s":             {unix.SYS_OPENAT, [4]uintptr{noFD, 0, unix.O_CREAT | unix.O_RDWR, 0o4755}},
-	"openat tmpfile g+s":     {unix.SYS_OPENAT, [4]uintptr{noFD, 0, unix.O_TMPFILE | unix.O_RDWR, 0o2755}},
-	"openat":                 {unix.SYS_OPENAT, [4]uintptr{noFD, 0, unix.O_CREAT | unix.O_RDWR, 0o755}},
-	"openat2":                {unix.SYS_OPENAT2, [4]uintptr{noFD}},
+	// The kernel refuses unknown flags of unshare, and a mount namespace with CLONE_FS.
+	"unshare cgroup":        {unix.SYS_UNSHARE, [4]uintptr{unix.CLONE_NEWCGROUP | 1}},
+	"clone":                 {unix.SYS_CLONE, [4]uintptr{unix.CLONE_NEWNS | unix.CLONE_FS}},
+	"clone cgroup":          {unix.SYS_CLONE, [4]uintptr{unix.CLONE_NEWCGROUP | unix.CLONE_NEWNS | unix.CLONE_FS}},
+	"clone cgroup, garbage": {unix.SYS_CLONE, [4]uintptr{unix.CLONE_NEWCGROUP | unix.CLONE_NEWNS | unix.CLONE_FS | garbage}},
+	"clone3":                {unix.SYS_CLONE3, [4]uintptr{}},
+	"add_key":               {unix.SYS_ADD_KEY, [4]uintptr{}},
+	"keyctl":                {unix.SYS_KEYCTL, [4]uintptr{1 << 20}},
+	"request_key":           {unix.SYS_REQUEST_KEY, [4]uintptr{}},
+	"chmod":                 {unix.SYS_CHMOD, [4]uintptr{0, 0o755}},
+	"chmod u+s":             {unix.SYS_CHMOD, [4]uintptr{0, 0o4755}},
+	"fchmod g+s":            {unix.SYS_FCHMOD, [4]uintptr{noFD, 0o2755}},
+	"fchmodat u+s":          {unix.SYS_FCHMODAT, [4]uintptr{noFD, 0, 0o4755}},
+	"fchmodat2 u+s":         {unix.SYS_FCHMODAT2, [4]uintptr{noFD, 0, 0o4755}},
+	"mknod u+s":             {unix.SYS_MKNOD, [4]uintptr{0, unix.S_IFREG | 0o4755}},
+	"mknodat u+s":           {unix.SYS_MKNODAT, [4]uintptr{noFD, 0, unix.S_IFREG | 0o4755}},
+	"creat u+s":             {unix.SYS_CREAT, [4]uintptr{0, 0o4755}},
+	"open, garbage":         {unix.SYS_OPEN, [4]uintptr{0, unix.O_RDONLY, 0o4755}},
+	"open u+s":              {unix.SYS_OPEN, [4]uintptr{0, unix.O_CREAT | unix.O_RDWR, 0o4755}},
+	"openat u+s":            {unix.SYS_OPENAT, [4]uintptr{noFD, 0, unix.O_CREAT | unix.O_RDWR, 0o4755}},
+	"openat tmpfile g+s":    {unix.SYS_OPENAT, [4]uintptr{noFD, 0, unix.O_TMPFILE | unix.O_RDWR, 0o2755}},
+	"openat":                {unix.SYS_OPENAT, [4]uintptr{noFD, 0, unix.O_CREAT | unix.O_RDWR, 0o755}},
+	"openat2":               {unix.SYS_OPENAT2, [4]uintptr{noFD}},
 }
 
 // runProbes returns the error number of each probe, 0 for success.
@@ -168,30 +174,30 @@ func runProbes() map[string]syscall.Errno {
 }
 
 // probeDenied lists by mode the probes that must fail; all fail with EPERM, but
-// getpeername with ENOTCONN and openat2 with ENOSYS. The others must end as without a filter.
+// getpeername with ENOTCONN, openat2 and clone3 with ENOSYS. The others must end as without a filter.
 var probeDenied = map[Mode][]string{
 	Restricted: {
 		"socket inet", "socket inet6", "socket netlink", "socket vsock", "socket vsock, garbage",
 		"socketpair inet", "socketpair vsock", "connect", "accept", "accept4", "bind", "listen", "getpeername",
 		"getsockname", "shutdown", "sendto", "sendmmsg", "recvmmsg", "getsockopt", "setsockopt",
 		"ptrace", "process_vm_readv", "process_vm_writev", "io_uring_setup", "io_uring_enter", "io_uring_register",
-		"add_key", "keyctl", "request_key",
+		"add_key", "keyctl", "request_key", "unshare cgroup", "clone cgroup", "clone cgroup, garbage", "clone3",
 	},
 	Proxy: {
 		"socket unix", "socket unix, garbage", "socket netlink", "socket vsock", "socket vsock, garbage",
 		"socketpair datagrams", "socketpair raw", "socketpair inet", "socketpair vsock",
 		"ptrace", "process_vm_readv", "process_vm_writev", "io_uring_setup", "io_uring_enter", "io_uring_register",
-		"add_key", "keyctl", "request_key",
+		"add_key", "keyctl", "request_key", "unshare cgroup", "clone cgroup", "clone cgroup, garbage", "clone3",
 	},
 	ProxyUnix: {
 		"socket netlink", "socket vsock", "socket vsock, garbage", "socketpair inet", "socketpair vsock",
 		"ptrace", "process_vm_readv", "process_vm_writev", "io_uring_setup", "io_uring_enter", "io_uring_register",
-		"add_key", "keyctl", "request_key",
+		"add_key", "keyctl", "request_key", "unshare cgroup", "clone cgroup", "clone cgroup, garbage", "clone3",
 	},
 	Open: {
 		"socket vsock", "socket vsock, garbage", "socketpair vsock",
 		"io_uring_setup", "io_uring_enter", "io_uring_register",
-		"add_key", "keyctl", "request_key",
+		"add_key", "keyctl", "request_key", "unshare cgroup", "clone cgroup", "clone cgroup, garbage", "clone3",
 	},
 	SetID: {
 		"chmod u+s", "fchmod g+s", "fchmodat u+s", "fchmodat2 u+s", "mknod u+s", "mknodat u+s", "creat u+s",
@@ -223,7 +229,7 @@ func TestKernelEnforces(t *testing.T) {
 					switch name {
 					case "getpeername":
 						want = unix.ENOTCONN
-					case "openat2":
+					case "openat2", "clone3":
 						want = unix.ENOSYS
 					}
 				}

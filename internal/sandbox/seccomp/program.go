@@ -123,14 +123,20 @@ func Encode(program []bpf.RawInstruction) []byte {
 	return encoded
 }
 
-// compile turns the rules of one mode into a program. Calls that are denied with
-// any arguments come first, by errno; the others have a block each. The program
-// loads an argument only after the number has matched. So the kernel can find out
-// which calls are always allowed, and skips the program for them.
+// A condition is what makes a call fail, besides its number: see [rule].
+type condition struct {
+	errno      errno
+	bits       uint32
+	arg, flags int
+}
+
+// compile turns the rules of one mode into a program. Calls that fail under the same condition have one block, and each
+// call that is decided by its domain has its own. The program loads an argument only after the number has matched. So the
+// kernel can find out which calls are always allowed, and skips the program for them.
 func compile(rules []rule, mode Mode, table syscallTable) ([]bpf.RawInstruction, error) {
 	program := prologue(table)
-	var errnos []errno
-	denied := make(map[errno][]uint32)
+	var conditions []condition
+	calls := make(map[condition][]uint32)
 	var blocks []bpf.RawInstruction
 	seen := make(map[string]bool)
 	for _, r := range rules {
@@ -148,10 +154,6 @@ func compile(rules []rule, mode Mode, table syscallTable) ([]bpf.RawInstruction,
 			return nil, fmt.Errorf("two rules for system call %s", r.name)
 		}
 		seen[r.name] = true
-		if r.mode > 0 {
-			blocks = append(blocks, denySetID(number, r)...)
-			continue
-		}
 		if r.unless != nil || r.only != nil {
 			block, err := denyDomains(number, r)
 			if err != nil {
@@ -160,13 +162,14 @@ func compile(rules []rule, mode Mode, table syscallTable) ([]bpf.RawInstruction,
 			blocks = append(blocks, block...)
 			continue
 		}
-		if !slices.Contains(errnos, r.errno) {
-			errnos = append(errnos, r.errno)
+		c := condition{r.errno, r.bits, r.arg, r.flags}
+		if calls[c] == nil {
+			conditions = append(conditions, c)
 		}
-		denied[r.errno] = append(denied[r.errno], number)
+		calls[c] = append(calls[c], number)
 	}
-	for _, e := range errnos {
-		program = append(program, denyNumbers(denied[e], e)...)
+	for _, c := range conditions {
+		program = append(program, denyNumbers(calls[c], c.decide())...)
 	}
 	program = append(program, blocks...)
 	return append(program, give(retAllow)), nil
@@ -192,22 +195,42 @@ func prologue(table syscallTable) []bpf.RawInstruction {
 	return program
 }
 
-// denyNumbers fails the calls in numbers with e and falls through for others.
-// Numbers share a return as far as a jump can reach; a longer list gets more.
-func denyNumbers(numbers []uint32, e errno) []bpf.RawInstruction {
+// denyNumbers lets decide decide the calls in numbers, and falls through for others. Numbers share it as far as a jump can
+// reach; a longer list gets more.
+func denyNumbers(numbers []uint32, decide []bpf.RawInstruction) []bpf.RawInstruction {
 	var program []bpf.RawInstruction
 	for chunk := range slices.Chunk(numbers, maxJump+1) {
 		for i, number := range chunk {
-			left := uint8(len(chunk) - 1 - i) // comparisons before the return; at most maxJump
+			left := uint8(len(chunk) - 1 - i) // comparisons before decide; at most maxJump
 			jump := bpf.RawInstruction{Op: opEqual, K: number, Jt: left}
 			if left == 0 {
-				jump.Jf = 1
+				jump.Jf = uint8(len(decide))
 			}
 			program = append(program, jump)
 		}
-		program = append(program, fail(e))
+		program = append(program, decide...)
 	}
 	return program
+}
+
+// decide returns the instructions that end the program for a call with this condition.
+func (c condition) decide() []bpf.RawInstruction {
+	if c.bits == 0 {
+		return []bpf.RawInstruction{fail(c.errno)}
+	}
+	var block []bpf.RawInstruction
+	if c.flags > 0 { // without one of these flags the mode is ignored, and may be garbage
+		block = append(block,
+			load(offsetArg0Low+uint32(c.flags)*sizeArg),
+			bpf.RawInstruction{Op: opBitsSet, K: makesFile, Jf: 3},
+		)
+	}
+	return append(block,
+		load(offsetArg0Low+uint32(c.arg)*sizeArg),
+		bpf.RawInstruction{Op: opBitsSet, K: c.bits, Jf: 1},
+		fail(c.errno),
+		give(retAllow),
+	)
 }
 
 // denyDomains decides the call number by its domain and falls through for other
@@ -244,25 +267,6 @@ func denyDomains(number uint32, r rule) ([]bpf.RawInstruction, error) {
 		block = append(block, bpf.RawInstruction{Op: opEqual, K: uint32(d), Jt: toMatch})
 	}
 	return append(append(block, other), matched...), nil
-}
-
-// denySetID decides the call number by the mode that it gives a file, and falls through
-// for other calls.
-func denySetID(number uint32, r rule) []bpf.RawInstruction {
-	var block []bpf.RawInstruction
-	if r.flags > 0 { // without one of these flags the mode is ignored, and may be garbage
-		block = append(block,
-			load(offsetArg0Low+uint32(r.flags)*sizeArg),
-			bpf.RawInstruction{Op: opBitsSet, K: makesFile, Jf: 3},
-		)
-	}
-	block = append(block,
-		load(offsetArg0Low+uint32(r.mode)*sizeArg),
-		bpf.RawInstruction{Op: opBitsSet, K: setIDBits, Jf: 1},
-		fail(r.errno),
-		give(retAllow),
-	)
-	return append([]bpf.RawInstruction{{Op: opEqual, K: number, Jf: uint8(len(block))}}, block...)
 }
 
 func load(offset uint32) bpf.RawInstruction { return bpf.RawInstruction{Op: opLoad, K: offset} }

@@ -19,6 +19,8 @@ const (
 
 	setIDBits = 0o6000             // S_ISUID, S_ISGID
 	makesFile = 0o100 | 0o20000000 // O_CREAT, and the bit that only O_TMPFILE has
+
+	newCgroup = 0x02000000 // CLONE_NEWCGROUP
 )
 
 type (
@@ -48,9 +50,8 @@ func (s modeSet) has(m Mode) bool { return s&(1<<m) != 0 }
 // two. Both are about the first argument. With connected, the type in the second argument
 // must be stream or seqpacket to be allowed.
 //
-// With mode, the rule is only about calls with a set-id bit in that argument and, with
-// flags, only if that argument says that a file is made. Arguments count from 0; here 0
-// means no such argument.
+// With bits, the rule is only about calls with one of these bits in argument arg and, with flags, only if argument flags
+// says that a file is made. Arguments count from 0; here flags 0 means no such argument.
 type rule struct {
 	name   string
 	in     modeSet
@@ -60,7 +61,8 @@ type rule struct {
 
 	connected bool
 
-	mode, flags int
+	bits       uint32
+	arg, flags int
 }
 
 // rules is everything that any mode denies. A call has one rule per mode at
@@ -99,18 +101,22 @@ var rules = []rule{
 	{name: "keyctl", in: all, errno: ePerm},
 	{name: "request_key", in: all, errno: ePerm},
 
+	{name: "unshare", in: all, errno: ePerm, bits: newCgroup},
+	{name: "clone", in: all, errno: ePerm, bits: newCgroup},
+	{name: "clone3", in: all, errno: eNoSys},
+
 	{name: "io_uring_setup", in: all, errno: ePerm},
 	{name: "io_uring_enter", in: all, errno: ePerm},
 	{name: "io_uring_register", in: all, errno: ePerm},
 
-	{name: "chmod", in: setID, errno: ePerm, mode: 1},
-	{name: "fchmod", in: setID, errno: ePerm, mode: 1},
-	{name: "fchmodat", in: setID, errno: ePerm, mode: 2},
-	{name: "fchmodat2", in: setID, errno: ePerm, mode: 2},
-	{name: "mknod", in: setID, errno: ePerm, mode: 1},
-	{name: "mknodat", in: setID, errno: ePerm, mode: 2},
-	{name: "creat", in: setID, errno: ePerm, mode: 1},
-	{name: "open", in: setID, errno: ePerm, mode: 2, flags: 1},
-	{name: "openat", in: setID, errno: ePerm, mode: 3, flags: 2},
+	{name: "chmod", in: setID, errno: ePerm, bits: setIDBits, arg: 1},
+	{name: "fchmod", in: setID, errno: ePerm, bits: setIDBits, arg: 1},
+	{name: "fchmodat", in: setID, errno: ePerm, bits: setIDBits, arg: 2},
+	{name: "fchmodat2", in: setID, errno: ePerm, bits: setIDBits, arg: 2},
+	{name: "mknod", in: setID, errno: ePerm, bits: setIDBits, arg: 1},
+	{name: "mknodat", in: setID, errno: ePerm, bits: setIDBits, arg: 2},
+	{name: "creat", in: setID, errno: ePerm, bits: setIDBits, arg: 1},
+	{name: "open", in: setID, errno: ePerm, bits: setIDBits, arg: 2, flags: 1},
+	{name: "openat", in: setID, errno: ePerm, bits: setIDBits, arg: 3, flags: 2},
 	{name: "openat2", in: setID, errno: eNoSys},
 }

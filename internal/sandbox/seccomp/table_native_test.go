@@ -17,6 +17,8 @@ func TestNativeTableAgreesWithSys(t *testing.T) {
 		"accept4":           unix.SYS_ACCEPT4,
 		"add_key":           unix.SYS_ADD_KEY,
 		"bind":              unix.SYS_BIND,
+		"clone":             unix.SYS_CLONE,
+		"clone3":            unix.SYS_CLONE3,
 		"connect":           unix.SYS_CONNECT,
 		"fchmod":            unix.SYS_FCHMOD,
 		"fchmodat":          unix.SYS_FCHMODAT,
@@ -43,6 +45,7 @@ func TestNativeTableAgreesWithSys(t *testing.T) {
 		"shutdown":          unix.SYS_SHUTDOWN,
 		"socket":            unix.SYS_SOCKET,
 		"socketpair":        unix.SYS_SOCKETPAIR,
+		"unshare":           unix.SYS_UNSHARE,
 	}
 	maps.Copy(want, oldNumbers)
 	if got := syscallTables[Arch(runtime.GOARCH)].numbers; !maps.Equal(got, want) {
@@ -68,6 +71,7 @@ func TestConstantsAgreeWithSys(t *testing.T) {
 		{"AF_INET6", uint32(afInet6), unix.AF_INET6},
 		{"AF_VSOCK", uint32(afVsock), unix.AF_VSOCK},
 		{"S_ISUID, S_ISGID", setIDBits, unix.S_ISUID | unix.S_ISGID},
+		{"CLONE_NEWCGROUP", newCgroup, unix.CLONE_NEWCGROUP},
 		{"O_CREAT, O_TMPFILE", makesFile, (unix.O_CREAT | unix.O_TMPFILE) &^ unix.O_DIRECTORY},
 	} {
 		if c.got != c.want {
