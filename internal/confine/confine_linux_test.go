@@ -48,6 +48,7 @@ func TestBubblewrap(t *testing.T) {
 	tests := map[string]func(*testing.T){
 		"WritableWithPlaceholders": TestWritableWithPlaceholders, "StartErrors": TestStartErrors, "SwappedDirectory": TestSwappedDirectory,
 		"ReplacedProgram": TestReplacedProgram, "DeniedProc": TestDeniedProc, "HostFilesKeepTheirModes": TestHostFilesKeepTheirModes, "Gate": TestGate,
+		"LimitOfOpenFiles": TestLimitOfOpenFiles,
 	}
 	if soak.Full() {
 		maps.Copy(tests, map[string]func(*testing.T){
@@ -202,6 +203,26 @@ func TestManyMounts(t *testing.T) {
 	o := b.must(b.request(intent(t, wire.NetworkRestricted, entries), "sh", "-c", "exec 2>&1; ulimit -n; echo x > f && echo x > d7/f; echo x > d299/f"))
 	if limit, rest, _ := strings.Cut(o.text.String(), "\n"); limit+"\n" != few.text.String() || strings.Count(rest, "Read-only file system") != 2 {
 		t.Errorf("ended with %d: %s; with few mounts: %s", o.code, o.text.String(), few.text.String())
+	}
+}
+
+// A limit of open files is one of the command, not of the program that builds its sandbox.
+func TestLimitOfOpenFiles(t *testing.T) {
+	b := newFixture(t, nil)
+	entries := "read :root, write " + b.ws
+	for i := range 70 {
+		dir := filepath.Join(b.ws, fmt.Sprint("d", i))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		entries += ", read " + dir
+	}
+	for shape, s := range map[string]string{"namespaces": entries, "filter": "write :root"} {
+		r := b.request(intent(t, wire.NetworkRestricted, s), "sh", "-c", "ulimit -Sn; ulimit -Hn")
+		r.Spec.Limits[proc.LimitFiles] = 64
+		if o := b.must(r); o.code != 0 || o.text.String() != "64\n64\n" {
+			t.Errorf("%s: ended with %d: %s", shape, o.code, o.text.String())
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ func TestEveryStepCanFail(t *testing.T) {
 		change  func(*Request)
 	}{
 		"workspace": {"read :root, write " + ws + ", deny " + ws + "/plain/secret, deny " + ws + "/a, write " + ws + "/a/b, read " + ws + "/a/c/d", func(*Request) {}},
-		"minimal":   {"read :minimal, write " + ws + ", read " + ws + "/deep", func(*Request) {}},
+		"minimal":   {"read :minimal, write " + ws + ", read " + ws + "/deep", func(r *Request) { r.Spec.Limits[proc.LimitFiles] = 64 }},
 		"managed": {"read :root, write " + ws, func(r *Request) {
 			gate := &testGate{listeners: 2}
 			t.Cleanup(gate.close)

@@ -108,7 +108,8 @@ func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
 	if err != nil {
 		return err
 	}
-	config := &stage.Config{Argv: p.Spec.Argv, Arg0: p.Spec.Arg0, Env: p.Spec.Env, Dir: p.Spec.Dir, Filter: program}
+	config := &stage.Config{Argv: p.Spec.Argv, Arg0: p.Spec.Arg0, Env: p.Spec.Env, Dir: p.Spec.Dir, Filter: program,
+		OpenFiles: p.Spec.Limits[proc.LimitFiles]}
 	l, err := c.newLaunch(ctx, p)
 	if err != nil {
 		return err
@@ -156,7 +157,7 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, support Sup
 	config := &stage.Config{
 		Argv: p.Spec.Argv, Arg0: p.Spec.Arg0, Env: withVariables(p.Spec.Env, p.Plan.Env), Dir: p.Plan.Cwd,
 		Session: true, TTY: p.Spec.TTY, NoStdin: !p.Spec.TTY && !p.Spec.PipeStdin && p.Spec.Stdin == nil, Confined: true, Mounts: mounts,
-		Filter: last,
+		Filter: last, OpenFiles: p.Spec.Limits[proc.LimitFiles],
 	}
 	if config.Dir == "" {
 		config.Dir = "/"
@@ -332,7 +333,7 @@ type launch struct {
 // newLaunch waits until a sandbox may be built, and makes what every launcher
 // needs.
 func (c *Confiner) newLaunch(ctx context.Context, p *Prepared) (_ *launch, err error) {
-	l := &launch{confiner: c, prepared: p, launcher: &proc.Launcher{Env: launcherEnv}, sources: map[string]int{}}
+	l := &launch{confiner: c, prepared: p, launcher: &proc.Launcher{Env: launcherEnv, LimitsFiles: true}, sources: map[string]int{}}
 	defer func() {
 		if err != nil {
 			l.end()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -367,6 +368,9 @@ func (h *host) limit(c *child, req *forkRequest, spec Spec) (err error) {
 		return err
 	}
 	req.writes, req.rlimits, req.mustJoin = h.limiter.writes(req.limits), c.limited.rlimits(), c.limited.inCgroup2()
+	if spec.Launcher != nil && spec.Launcher.LimitsFiles {
+		req.rlimits = slices.DeleteFunc(req.rlimits, func(l fork.Rlimit) bool { return l.Resource == unix.RLIMIT_NOFILE })
+	}
 	if h.cgroups == nil || h.cgroups.broken.Load() {
 		return nil
 	}

@@ -33,6 +33,10 @@ type Launcher struct {
 	// the command. When the launcher ends, all its descendants must end with it.
 	Stays bool
 
+	// LimitsFiles says that the launcher itself gives the command its limit of open files. Until then the launcher has the
+	// limit of this program, because it may have to open more files than its command.
+	LimitsFiles bool
+
 	// Confirm waits until the command has been executed, or returns why it was not.
 	// After an error everything that was started is killed. Confirm calls keep with what the
 	// launcher has reported, and with the sockets on which Confirm lets the command be served, before

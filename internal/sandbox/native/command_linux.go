@@ -31,8 +31,7 @@ func (c *compiler) runCommand() {
 	c.wait(pid)
 }
 
-// becomeCommand gives process 2 what the command has, and executes the command. Limits of the command belong here too,
-// behind its descriptors.
+// becomeCommand gives process 2 what the command has, and executes the command.
 func (c *compiler) becomeCommand() {
 	c.takeDescriptors()
 	c.step(stepSession, "")
@@ -41,15 +40,12 @@ func (c *compiler) becomeCommand() {
 		c.step(stepTerminal, "")
 		c.call(unix.SYS_IOCTL, number(0), number(unix.TIOCSCTTY), number(0))
 	}
-	if c.limit != 0 {
-		c.step(stepLimit, "")
-		c.call(unix.SYS_PRLIMIT64, number(0), number(unix.RLIMIT_NOFILE), c.limit.address(), number(0))
-	}
 	c.step(stepDescriptors, "")
 	c.call(unix.SYS_CLOSE_RANGE, number(firstStdio), number(uint64(maxDescriptor)), number(unix.CLOSE_RANGE_CLOEXEC))
 	c.step(stepDirectory, c.command.Dir)
 	c.call(unix.SYS_CHDIR, c.text(c.command.Dir))
 	report := c.prepareReport()
+	c.limitFiles()
 	if c.command.Refusal != "" {
 		report()
 		c.step(stepRefuse, "")
@@ -59,6 +55,20 @@ func (c *compiler) becomeCommand() {
 		return
 	}
 	c.execute(report)
+}
+
+// limitFiles gives the command its limit of open files. It comes behind the last call that opens a file: the limit may be
+// lower than the number of files that are open.
+func (c *compiler) limitFiles() {
+	limit := c.limit.address()
+	switch most := c.command.OpenFiles; {
+	case most != 0:
+		limit = c.numbers(most, most)
+	case c.limit == 0:
+		return
+	}
+	c.step(stepLimit, "")
+	c.call(unix.SYS_PRLIMIT64, number(0), number(unix.RLIMIT_NOFILE), limit, number(0))
 }
 
 // takeDescriptors gives the command its 0, 1 and 2.

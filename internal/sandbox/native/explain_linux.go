@@ -61,7 +61,7 @@ var stepTexts = [...]struct {
 	check   bool // the step compares: its errno says nothing
 }{
 	stepBegin:             {text: "begin"},
-	stepLimit:             {text: "raise the limit of open files"},
+	stepLimit:             {text: "set the limit of open files"},
 	stepNetwork:           {text: "start the loopback interface"},
 	stepListen:            {text: "listen inside"},
 	stepOwnNetwork:        {text: "it is in the network of the server", check: true},

@@ -98,6 +98,9 @@ func run(stageFd, reportFd int) error {
 		unix.Write(2, []byte(stage.Refusal+"\n"))
 		os.Exit(ExitRefused)
 	}
+	if err := stage.limitFiles(); err != nil {
+		return err
+	}
 	argv := stage.Argv
 	if stage.Arg0 != nil {
 		argv = append([]string{*stage.Arg0}, argv[1:]...)
@@ -150,6 +153,17 @@ func (s *Config) takeSession() error {
 		if err := unix.IoctlSetInt(0, unix.TIOCSCTTY, 0); err != nil {
 			return fmt.Errorf("take the terminal: %w", err)
 		}
+	}
+	return nil
+}
+
+// limitFiles gives the command its limit of open files. It comes last: the stage may have more files open.
+func (s *Config) limitFiles() error {
+	if s.OpenFiles == 0 {
+		return nil
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: s.OpenFiles, Max: s.OpenFiles}); err != nil {
+		return fmt.Errorf("set the limit of open files: %w", err)
 	}
 	return nil
 }

@@ -40,6 +40,9 @@ type Config struct {
 	// unknown. A listener must not be in it.
 	Outside uint64
 
+	// OpenFiles is the command's limit of open files; 0: that of the stage.
+	OpenFiles uint64
+
 	// Refusal, if not empty, is printed instead of executing the command; the exit
 	// status is [ExitRefused].
 	Refusal string
@@ -92,7 +95,7 @@ const (
 
 // stageMagic begins an encoded Config. It changes with the encoding, because
 // the program may be replaced while the server runs.
-const stageMagic = "tether stage 3\n"
+const stageMagic = "tether stage 4\n"
 
 var errStage = errors.New("the stage cannot be decoded")
 
@@ -117,6 +120,7 @@ func (s *Config) Encode() []byte {
 	e.Text(s.Refusal)
 	e.Number(uint64(s.Listen))
 	e.Number(s.Outside)
+	e.Number(s.OpenFiles)
 	e.Number(uint64(len(s.Ports)))
 	for _, p := range s.Ports {
 		e.List([]string{p.Variable, p.Prefix, p.Suffix})
@@ -151,7 +155,7 @@ func Decode(b []byte) (*Config, error) {
 	if filter := d.Text(); filter != "" {
 		s.Filter = []byte(filter)
 	}
-	s.Refusal, s.Listen, s.Outside = d.Text(), int(d.Number()), d.Number()
+	s.Refusal, s.Listen, s.Outside, s.OpenFiles = d.Text(), int(d.Number()), d.Number(), d.Number()
 	for range d.Count(1) {
 		p := Port{}
 		if l := d.List(); len(l) == 3 {

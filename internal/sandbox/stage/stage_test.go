@@ -14,7 +14,7 @@ func example() *Config {
 	arg0 := "-sh"
 	return &Config{
 		Argv: []string{"/bin/sh", "-c", "echo \xff", ""}, Arg0: &arg0, Env: []string{"A=1", "B="}, Dir: "/ws",
-		Listen: 2, Outside: 1 << 50, Ports: []Port{{"P", "http://127.0.0.1:", "/x", 1}}, Refusal: "no",
+		Listen: 2, Outside: 1 << 50, OpenFiles: 64, Ports: []Port{{"P", "http://127.0.0.1:", "/x", 1}}, Refusal: "no",
 		NoStdin: true, Freeze: []string{"/proc/sys"}, Seal: []string{"/ws/.git", "/ws/.codex"}, Cover: []string{"/tmp/.git"},
 		Session: true, TTY: true, Confined: true, Filter: []byte{1, 2, 3},
 		Mounts: []Mount{
