@@ -44,8 +44,11 @@ func (c *compiler) becomeCommand() {
 	c.call(unix.SYS_CLOSE_RANGE, number(firstStdio), number(uint64(maxDescriptor)), number(unix.CLOSE_RANGE_CLOEXEC))
 	c.step(stepDirectory, c.command.Dir)
 	c.call(unix.SYS_CHDIR, c.text(c.command.Dir))
-	report := c.prepareReport()
-	c.limitFiles()
+	send := c.prepareReport()
+	report := func() {
+		send()
+		c.limitFiles()
+	}
 	if c.command.Refusal != "" {
 		report()
 		c.step(stepRefuse, "")
@@ -57,8 +60,8 @@ func (c *compiler) becomeCommand() {
 	c.execute(report)
 }
 
-// limitFiles gives the command its limit of open files. It comes behind the last call that opens a file: the limit may be
-// lower than the number of files that are open.
+// limitFiles gives the command its limit of open files. It comes behind the last call that opens a file and behind the report: the
+// limit may be lower than the number of files that are open, and than that of all descriptors that processes of this user are sending.
 func (c *compiler) limitFiles() {
 	limit := c.limit.address()
 	switch most := c.command.OpenFiles; {

@@ -157,7 +157,8 @@ func (s *Config) takeSession() error {
 	return nil
 }
 
-// limitFiles gives the command its limit of open files. It comes last: the stage may have more files open.
+// limitFiles gives the command its limit of open files. It comes last: the stage may have more files open, and while processes of this
+// user are sending more descriptors than the limit, the report would fail.
 func (s *Config) limitFiles() error {
 	if s.OpenFiles == 0 {
 		return nil
