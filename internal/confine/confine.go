@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -85,7 +86,9 @@ type Confiner struct {
 	ledger  *placeholder.Ledger
 	masks   masks
 
-	stageImage      *os.File // the stage of native sandboxes
+	stageImage      *os.File // the stage of native sandboxes, and its identity
+	stageDev        uint64
+	stageIno        uint64
 	lastCapability  int
 	bubblewrapImage *os.File // is executed instead of the file at its path; nil: that file is executed
 
@@ -249,6 +252,19 @@ type Request struct {
 	NoPlaceholders bool
 }
 
+// namesSelf reports whether the command is the program that executes it. In a native sandbox that is the stage, so this
+// program is executed instead, as without a sandbox.
+func (r *Request) namesSelf() bool {
+	if len(r.Spec.Argv) == 0 { // it is only to be explained
+		return false
+	}
+	switch path.Clean(r.Spec.Argv[0]) {
+	case "/proc/self/exe", "/proc/thread-self/exe":
+		return true
+	}
+	return false
+}
+
 // A Gate connects a command's own network with the outside.
 type Gate interface {
 	// Ports returns how many listeners are needed inside, and which variables of
@@ -404,7 +420,7 @@ func (c *Confiner) compile(r Request, support Support, runtime []string) (*sandb
 	if err != nil {
 		return nil, nil, err
 	}
-	runsSelf := !support.Native || r.NoPlaceholders
+	runsSelf := !support.Native || r.NoPlaceholders || r.namesSelf()
 	if access, _ := policy.Decide(c.self.loader); runsSelf && c.self.loader != "" && access == sandbox.Deny {
 		return nil, nil, sandbox.Unenforceable("%s is linked dynamically and would not find %s in this sandbox: build it with CGO_ENABLED=0", c.self.path, c.self.loader)
 	}

@@ -48,7 +48,7 @@ func TestBubblewrap(t *testing.T) {
 	tests := map[string]func(*testing.T){
 		"WritableWithPlaceholders": TestWritableWithPlaceholders, "StartErrors": TestStartErrors, "SwappedDirectory": TestSwappedDirectory,
 		"ReplacedProgram": TestReplacedProgram, "DeniedProc": TestDeniedProc, "HostFilesKeepTheirModes": TestHostFilesKeepTheirModes, "Gate": TestGate,
-		"LimitOfOpenFiles": TestLimitOfOpenFiles,
+		"LimitOfOpenFiles": TestLimitOfOpenFiles, "OwnProgram": TestOwnProgram,
 	}
 	if soak.Full() {
 		maps.Copy(tests, map[string]func(*testing.T){
@@ -270,6 +270,35 @@ func TestStartErrors(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(b.ws); len(entries) != 1 {
 		t.Errorf("the workspace has %v", entries)
+	}
+}
+
+// A command that names its own program gets this program, as without a sandbox. The stage of a native sandbox is no command, whatever it is called.
+func TestOwnProgram(t *testing.T) {
+	b := newFixture(t, nil)
+	s := intent(t, wire.NetworkRestricted, "read :root, write "+b.ws)
+	for _, name := range []string{"/proc/self/exe", "/proc/self//exe", "/proc/thread-self/exe"} {
+		if o := b.must(b.request(s, name, "-test.run=^$")); o.code != 0 || !strings.Contains(o.text.String(), "PASS") {
+			t.Errorf("%s: ended with %d: %s", name, o.code, o.text.String())
+		}
+	}
+	if backendOf(t) != BackendNative {
+		return
+	}
+	link := filepath.Join(b.ws, "link")
+	if err := os.Symlink("/proc/self/exe", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"/proc/2/exe", "/proc/self/fd/8", "/dev/fd/8", link, "exe"} {
+		r := b.request(s, name, "-test.run=^$")
+		r.Spec.Env = []string{"PATH=/usr/bin:/proc/self:/bin"}
+		_, err := b.run(r)
+		if start, ok := errors.AsType[*proc.StartError](err); !ok || start.Err != syscall.ENOENT {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := b.run(b.request(intent(t, wire.NetworkRestricted, "read :root, deny /proc"), "/proc/self/exe")); !isStartError(err) {
+		t.Errorf("without /proc: %v", err)
 	}
 }
 

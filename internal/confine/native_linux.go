@@ -25,8 +25,17 @@ func (c *Confiner) loadStage() error {
 	if err != nil {
 		return err
 	}
-	c.stageImage, err = sealed("stage", bytes.NewReader(program))
-	return err
+	image, err := sealed("stage", bytes.NewReader(program))
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(image.Fd()), &st); err != nil {
+		image.Close()
+		return err
+	}
+	c.stageImage, c.stageDev, c.stageIno = image, st.Dev, st.Ino
+	return nil
 }
 
 // markBlockable finds the mounts that a process of root may be unable to reach once it has no capabilities. For other users the
@@ -72,6 +81,7 @@ func (l *launch) useNative(support Support, filter []byte, config *stage.Config,
 	order := native.Order{
 		Plan: l.prepared.Plan, Config: config, Filter: filter, Hidden: c.masks.hidden, Empty: c.masks.empty,
 		UID: os.Geteuid(), LastCapability: c.lastCapability, OwnProgram: ownProgram,
+		StageDev: c.stageDev, StageIno: c.stageIno,
 	}
 	for i := range config.Listen {
 		order.Ports = append(order.Ports, firstPort+i)

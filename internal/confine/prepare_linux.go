@@ -169,7 +169,7 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, support Sup
 		}
 	}
 	if support.Native {
-		err = l.useNative(support, program, config, r.NoPlaceholders)
+		err = l.useNative(support, program, config, r.NoPlaceholders || r.namesSelf() && startsThroughProc(p.Plan))
 	} else {
 		err = l.wrapInBubblewrap(support, program, config, seals)
 	}

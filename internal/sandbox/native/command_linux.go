@@ -169,6 +169,7 @@ func (c *compiler) candidate(program string, l *lookup) {
 		c.place(fine)
 	}
 	check(unix.SYS_STATX, here, c.text(program), number(0), number(unix.STATX_BASIC_STATS), c.statx.address())
+	c.refuseStage(l)
 	mode := c.statx.at(statxMode).content()
 	format, directory := number(uint64(unix.S_IFMT)<<32), number(uint64(unix.S_IFDIR)<<32)
 	if l == nil {
@@ -184,6 +185,28 @@ func (c *compiler) candidate(program string, l *lookup) {
 		c.jump(l.next)
 	}
 	c.place(usable)
+}
+
+// refuseStage treats the stage as a program that does not exist. Process 2 is the stage until it executes the command, so a name in /proc/self
+// can lead to it.
+func (c *compiler) refuseStage(l *lookup) {
+	same, other, during := c.label(), c.label(), c.steps[len(c.steps)-1]
+	c.jumpEqual(c.statx.at(statxInode).content(), everything, number(c.order.StageIno), same)
+	c.place(other)
+	c.later = append(c.later, func() {
+		c.step(during.kind, during.path)
+		missing := c.label()
+		if l != nil {
+			missing = l.next
+		}
+		c.place(same)
+		c.jumpEqual(c.statx.at(statxDevice).content(), everything, inStatx(c.order.StageDev), missing)
+		c.jump(other)
+		if l == nil {
+			c.place(missing)
+			c.call(callFail, number(int(unix.ENOENT)))
+		}
+	})
 }
 
 // prepareReport fills in the message by which process 2 tells the server that it is about to execute the command, with a

@@ -33,6 +33,9 @@ type Order struct {
 	// OwnProgram: the command is the program of descriptor programFile, whatever Argv[0] is.
 	OwnProgram bool
 
+	// StageDev and StageIno identify the image of the stage, which must not be executed as a command.
+	StageDev, StageIno uint64
+
 	// Ports are the ports of the listeners that Config asks for.
 	Ports []int
 }
@@ -254,6 +257,10 @@ func (c *compiler) lookAt(fd value) {
 // requireSame fails unless c.statx describes what a bind must show.
 func (c *compiler) requireSame(m stage.Mount) {
 	c.require(c.statx.at(statxInode).content(), everything, number(m.Ino), int(unix.ESTALE))
-	device := uint64(unix.Major(m.Dev)) | uint64(unix.Minor(m.Dev))<<32
-	c.require(c.statx.at(statxDevice).content(), everything, number(device), int(unix.ESTALE))
+	c.require(c.statx.at(statxDevice).content(), everything, inStatx(m.Dev), int(unix.ESTALE))
+}
+
+// inStatx is a device as it is in the answer of statx.
+func inStatx(dev uint64) value {
+	return number(uint64(unix.Major(dev)) | uint64(unix.Minor(dev))<<32)
 }

@@ -87,7 +87,7 @@ func readOp(t testing.TB, words []string) sandbox.Op {
 func orderOf(p *sandbox.Plan) *Order {
 	o := &Order{
 		Plan: p, Hidden: "/state/hidden", Empty: "/state/empty", UID: 1000, LastCapability: 2,
-		Filter: make([]byte, 16),
+		Filter: make([]byte, 16), StageDev: 0x1, StageIno: 7,
 		Config: &stage.Config{Argv: []string{"make", "test"}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/", NoStdin: true, Filter: make([]byte, 8)},
 	}
 	if p.Cwd != "" {
