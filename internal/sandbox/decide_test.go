@@ -152,6 +152,8 @@ var rows = []row{
 	{id: "GL link outside", host: "/fx/l/x.env->/fx/out/secret.txt", entries: policyWN + ", deny glob:/fx/l/*.env", want: "-/fx/out/secret.txt r/fx/l"},
 	{id: "GL reopened", host: "/fx/ws/p/q/k.p", entries: policyWN + ", deny glob:/fx/ws/*p, write /fx/ws/p/q", want: "-/fx/ws/p w/fx/ws/p/q/n -/fx/ws/p/q/k.p"},
 	{id: "control socket", host: "/run/docker.sock= /var/run->/run", entries: policyWN, options: []intentOption{network}, want: "-/run/docker.sock r/run"},
+	{id: "control pipe without network", host: "/run/initctl= /dev/initctl->/run/initctl", entries: policyWN, want: "-/run/initctl r/run"},
+	{id: "control pipe that an entry gives", host: "/run/initctl=", entries: policyWN + ", write /run/initctl", want: "w/run/initctl"},
 	{id: "control socket that an entry gives", host: "/run/docker.sock=", entries: policyWN + ", write /run/docker.sock", options: []intentOption{network}, want: "w/run/docker.sock"},
 	{id: "private", host: "/fx/ws/state/s", entries: policyWN + ", write /fx/ws/state/s", process: &Process{Private: []string{"/fx/ws/state"}}, want: "-/fx/ws/state/s w/fx/ws/x"},
 	{id: "runtime", host: "/opt/tether", entries: policyMR, process: &Process{Runtime: []string{"/opt/tether"}}, want: "r/opt/tether p/opt/other"},

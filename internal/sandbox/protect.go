@@ -49,6 +49,10 @@ var controlSockets = []string{
 	"/run/user/*/podman/podman.sock",
 }
 
+// controlPipes are the same for named pipes, which can be written on read-only mounts: by this one root tells init
+// to change the runlevel. (A pipe in /dev is in no sandbox.)
+var controlPipes = []string{"/run/initctl"}
+
 // gitdirLimit is how many bytes of a .git file are read.
 const gitdirLimit = 4096
 
@@ -169,8 +173,9 @@ func (b *binder) protectGitdir(file string) {
 // addOwn adds the rules that no intent can lift, and the paths that a backend
 // needs.
 func (b *binder) addOwn(policy *Policy) error {
+	b.hideControls(controlPipes)
 	if policy.Network == wire.NetworkEnabled {
-		b.addControlSockets()
+		b.hideControls(controlSockets)
 		if err := b.addUserSockets(policy); err != nil {
 			return err
 		}
@@ -232,10 +237,10 @@ func (b *binder) addCertificates(policy *Policy) {
 	policy.env = append(policy.env, Variable{certFile, at.path}) // the links may be missing inside
 }
 
-// addControlSockets hides the control sockets that are readable, but were not
+// hideControls hides the control sockets or pipes that are readable, but were not
 // opened for writing.
-func (b *binder) addControlSockets() {
-	for _, pattern := range controlSockets {
+func (b *binder) hideControls(patterns []string) {
+	for _, pattern := range patterns {
 		for _, p := range b.starNames(pattern) {
 			if b.finder.look(p).err != nil {
 				continue

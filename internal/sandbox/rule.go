@@ -29,7 +29,7 @@ const (
 	FromMinimal                    // the system directories
 	FromProtected                  // a protected name below a writable root
 	FromGitdir                     // where a protected .git file points
-	FromControl                    // a socket that controls a service outside
+	FromControl                    // a socket or pipe that controls a service outside
 	FromSystem                     // a part of /proc or /sys
 	FromPrivate                    // the server's own state
 	FromRuntime                    // a program that a backend must be able to run
