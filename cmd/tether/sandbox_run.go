@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -111,9 +110,8 @@ func (r *sandboxRun) run(ctx context.Context) (err error) {
 
 // command runs the command from start to end.
 func (r *sandboxRun) command(ctx context.Context, h *sandboxhost.Host, c sandboxhost.Command) error {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, terminal.EndingSignals...)
-	defer signal.Stop(signals)
+	signals, ignore := terminal.CatchSignals()
+	defer ignore()
 	defer brokenPipeIsError()() // EPIPE ends the command with SIGPIPE
 	starting, stop := untilSignal(ctx)
 	defer stop()

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -234,7 +236,33 @@ func TestSandboxRunProfiles(t *testing.T) {
 
 func TestSandboxRunPassesSignalsOn(t *testing.T) {
 	t.Parallel()
-	passesSignalsOn(t, newSandboxEnv(t).command, []string{"sandbox", "run"}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	passesSignalsOn(t, newSandboxEnv(t).command, []string{"sandbox", "run"}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT)
+}
+
+// As timeout and service managers do, the test sends SIGCONT after SIGTERM: a stopped command ends only then.
+func TestSandboxRunEndsStoppedCommand(t *testing.T) {
+	t.Parallel()
+	const script = `(until grep -q 'State:.T' /proc/$$/status; do sleep 0.02; done; echo stopped) & kill -STOP $$; wait; echo continued`
+	cmd := newSandboxEnv(t).command("sandbox", "run", "sh", "-c", script)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); line != "stopped\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	cmd.Process.Signal(syscall.SIGCONT)
+	rest, _ := io.ReadAll(lines)
+	cmd.Wait()
+	if cmd.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) || len(rest) > 0 {
+		t.Errorf("ended with %v, %q", cmd.ProcessState, rest)
+	}
 }
 
 func TestSandboxRunWithoutReader(t *testing.T) {
