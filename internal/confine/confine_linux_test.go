@@ -15,11 +15,14 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+	"github.com/tetherexec/tether/internal/sandbox/native"
+	"github.com/tetherexec/tether/internal/sandbox/stage"
 	"github.com/tetherexec/tether/internal/tethertest/soak"
 	"github.com/tetherexec/tether/wire"
 )
@@ -188,17 +191,25 @@ func TestWritableWithPlaceholders(t *testing.T) {
 	}
 }
 
-// A sandbox with many mounts needs more descriptors than its command may have. The limit of the command is its own.
-func TestManyMounts(t *testing.T) {
-	b := newFixture(t, nil)
-	entries := "read :root, write " + b.ws
-	for i := range 300 {
+// readBelow makes so many directories in the workspace, and returns the entries of a policy in which they are read-only and the workspace can be
+// written.
+func (b *fixture) readBelow(count int) (entries string) {
+	b.Helper()
+	entries = "read :root, write " + b.ws
+	for i := range count {
 		dir := filepath.Join(b.ws, fmt.Sprint("d", i))
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
 		entries += ", read " + dir
 	}
+	return entries
+}
+
+// A sandbox with many mounts needs more descriptors than its command may have. The limit of the command is its own.
+func TestManyMounts(t *testing.T) {
+	b := newFixture(t, nil)
+	entries := b.readBelow(300)
 	few := b.must(b.request(intent(t, wire.NetworkRestricted, "read :root"), "sh", "-c", "ulimit -n"))
 	o := b.must(b.request(intent(t, wire.NetworkRestricted, entries), "sh", "-c", "exec 2>&1; ulimit -n; echo x > f && echo x > d7/f; echo x > d299/f"))
 	if limit, rest, _ := strings.Cut(o.text.String(), "\n"); limit+"\n" != few.text.String() || strings.Count(rest, "Read-only file system") != 2 {
@@ -206,17 +217,36 @@ func TestManyMounts(t *testing.T) {
 	}
 }
 
+// A sandbox that needs more open files than this process may have is refused, with advice: by the server, which holds names, and by
+// the native stage, which holds sources.
+func TestTooManyEntries(t *testing.T) {
+	b := newFixture(t, nil)
+	entries := b.readBelow(200)
+	r := b.request(intent(t, wire.NetworkRestricted, entries), "true")
+	b.must(r) // makes what all starts need
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	lower := unix.Rlimit{Cur: 150, Max: limit.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lower); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.run(r)
+	if _, ok := errors.AsType[*sandbox.UnenforceableError](err); !ok || !strings.Contains(err.Error(), "more open files than the limit of 150") {
+		t.Errorf("refused: %v", err)
+	}
+	l := &launch{script: new(native.Script)}
+	if err := l.explained(&stage.StepError{Errno: syscall.EMFILE, Address: 1}); err == nil || !strings.Contains(err.Error(), "the limit of 150") {
+		t.Errorf("explained: %v", err)
+	}
+}
+
 // A limit of open files is one of the command, not of the program that builds its sandbox.
 func TestLimitOfOpenFiles(t *testing.T) {
 	b := newFixture(t, nil)
-	entries := "read :root, write " + b.ws
-	for i := range 70 {
-		dir := filepath.Join(b.ws, fmt.Sprint("d", i))
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		entries += ", read " + dir
-	}
+	entries := b.readBelow(70)
 	for shape, s := range map[string]string{"namespaces": entries, "filter": "write :root"} {
 		r := b.request(intent(t, wire.NetworkRestricted, s), "sh", "-c", "ulimit -Sn; ulimit -Hn")
 		r.Spec.Limits[proc.LimitFiles] = 64

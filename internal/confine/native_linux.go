@@ -131,5 +131,5 @@ func (l *launch) explained(err error) error {
 	if _, ok := errors.AsType[*proc.StartError](err); ok {
 		return err
 	}
-	return sandbox.Unenforceable("%w", err)
+	return cannotBuild(err)
 }

@@ -252,6 +252,9 @@ func (l *launch) expected(seals, descriptors bool) ([]stage.Mount, error) {
 	bind := func(op sandbox.Op, source string, readOnly bool) error {
 		m := stage.Mount{Path: op.Path, Kind: stage.MountBind, ReadOnly: readOnly}
 		f, err := m.Identify(source)
+		if errors.Is(err, unix.EMFILE) {
+			return cannotBuild(err)
+		}
 		if err != nil {
 			return &changedError{fmt.Errorf("%s has changed while the sandbox was built: %w", source, err)}
 		}
@@ -462,10 +465,19 @@ func (l *launch) holdPlaceholders() (err error) {
 		if _, exists := errors.AsType[*placeholder.ChangedError](err); exists {
 			return &changedError{err}
 		}
-		return sandbox.Unenforceable("%v", err)
+		return cannotBuild(err)
 	}
 	pointPlaceholders.Passed()
 	return nil
+}
+
+// cannotBuild is the error of a sandbox that cannot be built because of err.
+func cannotBuild(err error) error {
+	var limit unix.Rlimit
+	if errors.Is(err, unix.EMFILE) && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		return sandbox.Unenforceable("it needs more open files than the limit of %d allows: raise that limit of the server (`ulimit -Hn`), or use fewer entries", limit.Cur)
+	}
+	return sandbox.Unenforceable("%w", err)
 }
 
 var pointPlaceholders = crash.NewPoint("confine.placeholders")
