@@ -83,7 +83,7 @@ func (c *compiler) takeDescriptors() {
 		fd, opened := c.cell(), c.label()
 		c.call(unix.SYS_OPENAT, here, c.text("/dev/null"), number(unix.O_RDONLY|unix.O_CLOEXEC), number(0)).into(fd).mayFail()
 		c.jumpEqual(fd.content(), signBit, number(0), opened)
-		// /dev/null is hidden: a pipe without a writer. The kernel uses the lower half of a cell as descriptor.
+		// /dev/null is hidden: a pipe without a writer. pipe2 stores two 32-bit numbers; as an argument, the cell's upper half is ignored.
 		ends := c.room(16)
 		c.call(unix.SYS_PIPE2, ends.address(), number(unix.O_CLOEXEC))
 		c.call(callSet, ends.content()).into(fd)
@@ -157,7 +157,7 @@ func (c *compiler) candidate(program string, l *lookup) {
 			c.call(nr, args...).into(result).mayFail()
 			c.jumpEqual(result.content(), signBit, number(0), strict)
 			c.jumpEqual(result.content(), everything, number(-int64(unix.EACCES)), usable)
-			c.call(nr, args...) // fails in the same way
+			c.call(nr, args...) // again, to fail with this error; if it succeeds now, the program can be executed
 			c.place(strict)
 			return
 		}

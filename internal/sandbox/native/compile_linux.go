@@ -40,7 +40,7 @@ type Order struct {
 	Ports []int
 }
 
-// Limits of an order.
+// maxCapability is the largest number that fits the two words of capget.
 const maxCapability = 63
 
 var errPlan = errors.New("native sandbox")

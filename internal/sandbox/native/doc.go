@@ -14,8 +14,8 @@
 // # Where a change belongs
 //
 // stage_linux_*.s: the stage. stage_linux.go: its text as bytes. image_linux.go: these bytes as a program that can be
-// executed. record.go: the form of a script. text_linux_test.go: a script as text, for golden tests. compile_linux.go: the order
-// of the steps, from a plan to a script; sources_linux.go, root_linux.go, mounts_linux.go, network_linux.go,
-// privileges_linux.go, verify_linux.go and command_linux.go: the steps. explain.go: failures. model_linux_test.go: the
-// same interpreter in Go, against which the assembly is tested.
+// executed. record_linux.go: the form of a script. text_linux_test.go: a script as text, for golden tests. compile_linux.go:
+// the order of the steps, from a plan to a script; sources_linux.go, mounts_linux.go (also the root directory),
+// network_linux.go, privileges_linux.go, verify_linux.go and command_linux.go: the steps. explain_linux.go: failures.
+// model_linux_test.go: the same interpreter in Go, against which the assembly is tested.
 package native

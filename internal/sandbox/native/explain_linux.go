@@ -54,11 +54,11 @@ const (
 	stepWait
 )
 
-// stepTexts say what failed. Those with a path name it; those without an errno need no reason.
+// stepTexts say what failed. Those with a path name it.
 var stepTexts = [...]struct {
 	text    string
 	hasPath bool
-	check   bool // the step compares: its errno says nothing
+	check   bool // the step compares, so the error leaves out the errno
 }{
 	stepBegin:             {text: "begin"},
 	stepLimit:             {text: "set the limit of open files"},

@@ -87,7 +87,7 @@ func (m *model) carryOut(at uint64) (next uint64) {
 		if result != 0 {
 			m.store(result, answer)
 		}
-		if answer > ^uint64(4095) && flags&welcomeFlag == 0 {
+		if answer > ^uint64(4095) && flags&mayFailFlag == 0 {
 			m.fail(at, -answer)
 		}
 	}

@@ -18,7 +18,7 @@ const (
 	headerRecord = 16 // offset of the address of the record that failed
 	recordSize   = 64
 	firstPseudo  = 0x10000
-	welcomeFlag  = 64
+	mayFailFlag  = 64
 )
 
 // The descriptors of the stage besides those of [proc.Launcher], which the assembly knows.
@@ -85,11 +85,11 @@ type label int
 func (l label) address() value { return value{isLabel, uint64(l)} }
 
 type record struct {
-	call    uint32
-	welcome bool // errors do not end the start
-	args    [6]value
-	result  cell // 0: not stored
-	step    int  // the step to which the record belongs
+	call   uint32
+	flags  uint32 // mayFailFlag: errors do not end the start
+	args   [6]value
+	result cell // 0: not stored
+	step   int  // the step to which the record belongs
 }
 
 // A Script is what the stage carries out.
@@ -155,7 +155,7 @@ func (r *record) into(c cell) *record {
 
 // mayFail lets the script continue after an error.
 func (r *record) mayFail() *record {
-	r.welcome = true
+	r.flags |= mayFailFlag
 	return r
 }
 
@@ -241,7 +241,7 @@ func (s *Script) Address(record int) uint64 {
 
 // MayReplace reports whether a record is a system call that must not fail.
 func (s *Script) MayReplace(record int) bool {
-	return s.records[record].call < firstPseudo && !s.records[record].welcome
+	return s.records[record].call < firstPseudo && s.records[record].flags&mayFailFlag == 0
 }
 
 // Replace replaces the system call of a record in the encoded script. It is for tests of failures.
@@ -282,7 +282,7 @@ func (s *Script) Encode() ([]byte, error) {
 	for i := range s.records {
 		r := &s.records[i]
 		to := b[headerSize+recordSize*i:]
-		var flags uint32
+		flags := r.flags
 		for j, a := range r.args {
 			n, err := resolve(a)
 			if err != nil {
@@ -292,9 +292,6 @@ func (s *Script) Encode() ([]byte, error) {
 				flags |= 1 << j
 			}
 			binary.LittleEndian.PutUint64(to[8+8*j:], n)
-		}
-		if r.welcome {
-			flags |= welcomeFlag
 		}
 		binary.LittleEndian.PutUint32(to, r.call)
 		binary.LittleEndian.PutUint32(to[4:], flags)

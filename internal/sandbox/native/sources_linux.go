@@ -74,8 +74,7 @@ func (c *compiler) deviceSources() {
 	if len(c.devices) > 0 {
 		return
 	}
-	attributes := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_RDONLY) // root could change the devices of the host
-	copyDevice := func(fd cell) cell {
+	copyDevice := func(fd cell, attributes uint64) cell {
 		tree := c.copyTree(fd.content())
 		c.setAttributes(tree.content(), attributes, true)
 		c.close(fd)
@@ -83,7 +82,8 @@ func (c *compiler) deviceSources() {
 	}
 	for _, name := range sandbox.Devices {
 		c.step(stepSource, "/dev/"+name)
-		c.devices[name] = copyDevice(c.openPath(here, "/dev/"+name))
+		// Without a read-only mount, root could change the devices of the host.
+		c.devices[name] = copyDevice(c.openPath(here, "/dev/"+name), unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_RDONLY)
 	}
 	if !c.command.TTY {
 		return
@@ -94,6 +94,5 @@ func (c *compiler) deviceSources() {
 	c.call(unix.SYS_READLINKAT, here, c.text("/proc/self/fd/0"), name.address(), number(longest))
 	how := c.numbers(unix.O_PATH|unix.O_CLOEXEC, 0, unix.RESOLVE_NO_SYMLINKS)
 	c.call(unix.SYS_OPENAT2, here, name.address(), how, number(unix.SizeofOpenHow)).into(fd)
-	attributes = unix.MOUNT_ATTR_NOSUID
-	c.console = copyDevice(fd)
+	c.console = copyDevice(fd, unix.MOUNT_ATTR_NOSUID)
 }

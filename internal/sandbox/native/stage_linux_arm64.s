@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// Numbers that stage_linux.go and record.go have too; a test compares them.
+// Numbers that record_linux.go has too; a test compares them.
 #define scriptBase 0x10000000
 #define headerSize 64
 #define header_errno 8
@@ -20,7 +20,7 @@
 #define record_arg5 48
 #define record_result 56
 #define recordSize 64
-#define welcome 64
+#define mayFail 64
 #define firstPseudo 0x10000
 
 #define SYS_lseek 62

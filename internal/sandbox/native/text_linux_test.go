@@ -64,7 +64,7 @@ func (w *writer) line(r *record) {
 	for _, a := range r.args[:used] {
 		w.WriteString(" " + w.value(a))
 	}
-	if r.welcome {
+	if r.flags&mayFailFlag != 0 {
 		w.WriteString(" (may fail)")
 	}
 	w.WriteByte('\n')

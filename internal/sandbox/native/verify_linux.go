@@ -28,7 +28,7 @@ func (c *compiler) verifyMount(m stage.Mount) {
 		c.openPathInto(fd, here, m.Path).mayFail()
 		c.jumpEqual(fd.content(), signBit, number(0), opened)
 		c.jumpEqual(fd.content(), everything, number(-int64(unix.EACCES)), blocked)
-		c.openPathInto(fd, here, m.Path) // fails in the same way
+		c.openPathInto(fd, here, m.Path) // again, to fail with this error; if it succeeds now, the mount is checked as any other
 		c.later = append(c.later, func() {
 			c.place(blocked)
 			c.requireForeign(m.Path)
@@ -74,7 +74,8 @@ func (c *compiler) requireForeign(name string) {
 		c.openPathInto(fd, here, dir).mayFail()
 		c.jumpEqual(fd.content(), everything, number(-int64(unix.EACCES)), up)
 		c.jumpEqual(fd.content(), signBit, number(0), found)
-		c.openPathInto(fd, here, dir) // fails in the same way
+		c.openPathInto(fd, here, dir) // again, to fail with this error
+		c.jump(found)
 		c.place(up)
 	}
 	c.place(found)
