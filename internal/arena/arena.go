@@ -21,6 +21,10 @@ var (
 	// ErrDamaged means that the content cannot be what a program of tether wrote.
 	ErrDamaged = errors.New("damaged")
 
+	// ErrNotMemory means that a file is on a disk: the kernel may fail to record there what it has done, if the process
+	// is killed meanwhile.
+	ErrNotMemory = errors.New("not on a file system in memory")
+
 	// ErrFull means that all slots or blocks are in use, or the journal has no room.
 	ErrFull = errors.New("no room in the arena")
 )
@@ -31,6 +35,10 @@ type Config struct {
 	Slots   int   // processes; DefaultSlots
 	Blocks  int   // blocks of logs; DefaultBlocks
 	Journal int64 // bytes of one half of the journal; DefaultJournal
+
+	// Path is the file to make, which must not exist, on a file system in memory (tmpfs): then OpenPath finds the
+	// arena after all its processes have died. "": the memory has no name, and ends with them.
+	Path string
 }
 
 // Defaults of Config. A log has up to six blocks; most have one.
@@ -65,7 +73,7 @@ func Create(c Config) (*Arena, error) {
 	if !g.valid() {
 		return nil, fmt.Errorf("an arena cannot have %d slots, %d blocks and %d bytes of journal", g.slotCount, g.blockCount, g.halfSize)
 	}
-	f, err := createFile(g.size())
+	f, err := createFile(c.Path, g.size())
 	if err != nil {
 		return nil, err
 	}

@@ -368,12 +368,12 @@ func TestOpenRefuses(t *testing.T) {
 	if err := foreign.Truncate(1 << 20); err != nil {
 		t.Fatal(err)
 	}
-	empty, err := createFile(0)
+	empty, err := createFile("", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer empty.Close()
-	zeros, err := createFile(1 << 20)
+	zeros, err := createFile("", 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +385,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	truncated := func() *os.File {
 		a := create(t, small)
-		f, err := createFile(a.size() - page)
+		f, err := createFile("", a.size()-page)
 		if err != nil {
 			t.Fatal(err)
 		}

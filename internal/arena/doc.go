@@ -1,7 +1,10 @@
 // Package arena is memory that outlives the process that uses it: the worker maps it, the
 // keeper holds its descriptor, and the next worker finds in it what the last one had.
 //
-// It is one memory file of fixed size, sparse and sealed, mapped once:
+// It is one memory file of fixed size, sparse and sealed, mapped once. With [Config.Path] it has a name instead of
+// seals, so that it also outlives the keeper. The file is in memory in either case: a page of a file on disk is
+// protected against writing while it is written back, and if the process is killed at that moment, the kernel drops a
+// position or a process number that it wanted to store there.
 //
 //	header    version, geometry, which half of the journal counts
 //	slots     512 bytes for each process: all that changes about it

@@ -13,11 +13,14 @@ import (
 // seals keep the size of the file: a mapped file that shrinks is SIGBUS for its readers.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// createFile returns a sealed memory file of the given size.
-func createFile(size int64) (*os.File, error) {
+// createFile returns a file in memory of the given size: with a path one that has a name, else one that is sealed.
+func createFile(path string, size int64) (*os.File, error) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil || limit.Cur < uint64(size) {
 		return nil, fmt.Errorf("files of this process are limited to %d bytes", limit.Cur) // ftruncate would end the program
+	}
+	if path != "" {
+		return createNamed(path, size)
 	}
 	fd, err := unix.MemfdCreate("tether", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -35,7 +38,45 @@ func createFile(size int64) (*os.File, error) {
 	return f, nil
 }
 
-// checkFile checks that a file is a memory file whose size cannot change.
+// createNamed makes a file with a name. Only its user can change its size, so it needs no seals.
+func createNamed(path string, size int64) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("create a memory file: %w", err)
+	}
+	if err = checkNamed(f); err == nil {
+		err = f.Truncate(size)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("create a memory file: %w", err), f.Close(), os.Remove(path))
+	}
+	return f, nil
+}
+
+// openPath opens a file that createNamed has made.
+func openPath(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+}
+
+// checkNamed checks that a file is a regular one in memory, and of this user alone.
+func checkNamed(f *os.File) error {
+	var system unix.Statfs_t
+	var file unix.Stat_t
+	if err := errors.Join(unix.Fstatfs(int(f.Fd()), &system), unix.Fstat(int(f.Fd()), &file)); err != nil {
+		return err
+	}
+	switch {
+	case file.Mode&unix.S_IFMT != unix.S_IFREG:
+		return fmt.Errorf("%w: not a regular file", ErrDamaged)
+	case system.Type != unix.TMPFS_MAGIC:
+		return fmt.Errorf("%s is %w", f.Name(), ErrNotMemory)
+	case int(file.Uid) != os.Geteuid() || file.Mode&0o077 != 0:
+		return fmt.Errorf("%w: it does not belong to this user alone", ErrDamaged)
+	}
+	return nil
+}
+
+// checkFile checks that a file is a memory file whose size cannot change, or can be changed by this user only.
 func checkFile(f *os.File) error {
 	got, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	switch {
@@ -43,7 +84,9 @@ func checkFile(f *os.File) error {
 		return fmt.Errorf("%w: not a memory file", ErrDamaged)
 	case err != nil:
 		return fmt.Errorf("read the seals of the arena: %w", err)
-	case got&seals != seals:
+	case got&seals == seals:
+		return nil
+	case checkNamed(f) != nil:
 		return fmt.Errorf("%w: not sealed", ErrDamaged)
 	}
 	return nil

@@ -4,7 +4,8 @@ package arena
 
 import "os"
 
-func createFile(int64) (*os.File, error)               { return nil, ErrUnsupported }
+func createFile(string, int64) (*os.File, error)       { return nil, ErrUnsupported }
+func openPath(string) (*os.File, error)                { return nil, ErrUnsupported }
 func checkFile(*os.File) error                         { return ErrUnsupported }
 func mapFile(*os.File, int64, bool) ([]byte, error)    { return nil, ErrUnsupported }
 func unmapFile([]byte) error                           { return nil }

@@ -11,6 +11,9 @@ import (
 // owns f, unless there is an error. A damaged slot or note is no error: see Slot.Err and Journal.Damage.
 func Open(f *os.File) (*Arena, error) { return open(f, true) }
 
+// OpenPath opens the file of an arena that was made with Config.Path, for Open or Inspect.
+func OpenPath(path string) (*os.File, error) { return openPath(path) }
+
 // Inspect is Open without the right to change anything, for a program that finds out
 // whether it can read the arena while another one uses it. All methods that take, free or append
 // anything end the program. A damaged journal is an error.
