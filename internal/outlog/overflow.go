@@ -114,7 +114,8 @@ func (l *Log) write(s *segment, c *content) (block int64, err error) {
 
 // openSpool creates the spool file.
 func (l *Log) openSpool() (*spool, error) {
-	sp, err := openSpool(l.overflow.pool.dir)
+	pool := l.overflow.pool
+	sp, err := openSpool(pool.dir, pool.name(l.overflow.serial))
 	if err != nil || l.overflow.hold == nil {
 		return sp, err
 	}

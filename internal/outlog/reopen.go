@@ -2,7 +2,9 @@ package outlog
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -20,13 +22,25 @@ type Found struct {
 }
 
 // Reopen returns the log in the slot of c, as another process left it: the same entries with
-// their numbers and times. spool is its spool file; nil: it had none. The log owns the file, unless
+// their numbers and times. spool is its spool file; nil: it had none, or Reopen finds it by its name (Pool.KeepNames). The log owns the file, unless
 // there is an error. Config.Acks must be as it was. An error that is arena.ErrDamaged means that
 // there is no such log.
 func Reopen(pool *Pool, c Config, spool *os.File) (*Log, Found, error) {
 	l := New(pool, c)
-	r := reopening{log: l, h: &l.history, slot: c.Slot}
+	r := reopening{log: l, h: &l.history, slot: c.Slot, name: pool.name(c.Slot.Serial.Load())}
+	opened := false
+	if spool == nil && r.name != "" {
+		var err error
+		if spool, err = os.OpenFile(r.name, os.O_RDWR, 0); err == nil {
+			opened = true
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, Found{}, fmt.Errorf("open the log in slot %d: %w", c.Slot.Index(), err)
+		}
+	}
 	if err := r.run(spool); err != nil {
+		if opened {
+			spool.Close()
+		}
 		return nil, Found{}, fmt.Errorf("open the log in slot %d: %w", c.Slot.Index(), err)
 	}
 	return l, r.found, nil
@@ -37,6 +51,7 @@ type reopening struct {
 	log   *Log
 	h     *history
 	slot  *arena.Slot
+	name  string // of the spool file; "": it has none
 	found Found
 }
 
@@ -47,7 +62,7 @@ func (r *reopening) run(file *os.File) error {
 	if r.slot.LogEnded.Load() != 0 {
 		r.log.ended, r.h.slot = true, nil
 		if file != nil {
-			file.Close()
+			(&spool{file: file, name: r.name}).close()
 		}
 		return nil
 	}
@@ -85,7 +100,7 @@ func (r *reopening) spooled(file *os.File) (*spool, error) {
 	case file == nil:
 		return nil, nil
 	}
-	sp := &spool{file: file}
+	sp := &spool{file: file, name: r.name}
 	info, err := file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("spool file: %w", err)

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"path/filepath"
+	"strconv"
 	"sync"
+
+	"github.com/tetherexec/tether/internal/arena"
 )
 
 // errSpoolFull means that a segment cannot be stored now: the limit of the pool is
@@ -36,6 +40,7 @@ const (
 type Pool struct {
 	dir   string
 	total int64
+	named bool // see KeepNames
 
 	mu        sync.Mutex
 	used      int64             // bytes of blocks in use
@@ -49,6 +54,38 @@ type Pool struct {
 // NewPool returns a pool of at most total bytes in dir, which must exist.
 func NewPool(dir string, total int64) *Pool {
 	return &Pool{dir: dir, total: total, evictable: map[*Log]struct{}{}, waiting: map[*Log]struct{}{}}
+}
+
+// KeepNames makes the spool files of logs in an arena keep their names, so that Reopen finds them although no process has
+// them open. Call it before the first log.
+func (p *Pool) KeepNames() { p.named = true }
+
+// spoolPrefix begins the names of spool files.
+const spoolPrefix = "spool-"
+
+// name is the name of the spool file of a log; "": it has none, or none that is known.
+func (p *Pool) name(serial uint64) string {
+	if !p.named || serial == 0 {
+		return ""
+	}
+	return filepath.Join(p.dir, spoolPrefix+strconv.FormatUint(serial, 10))
+}
+
+// Sweep removes the named spool files of logs that are not in an arena any more.
+func (p *Pool) Sweep(a *arena.Arena) error {
+	kept := map[string]bool{}
+	for _, slot := range a.Slots() {
+		if slot.LogEnded.Load() == 0 {
+			kept[p.name(slot.Serial.Load())] = true
+		}
+	}
+	found, err := filepath.Glob(filepath.Join(p.dir, spoolPrefix+"*"))
+	for _, name := range found {
+		if !kept[name] {
+			err = errors.Join(err, os.Remove(name))
+		}
+	}
+	return err
 }
 
 // take reserves one block for l. If there is none, released entries of any log make
@@ -176,10 +213,17 @@ type spool struct {
 	holes []int64 // free blocks without disk space
 }
 
-// openSpool creates a file that, if the system allows it, has no name: only this
+// openSpool creates a file. Without a name it has, if the system allows it, none: only this
 // process can use it, and it ends with the process.
-func openSpool(dir string) (*spool, error) {
-	f, err := os.CreateTemp(dir, "spool-")
+func openSpool(dir, name string) (*spool, error) {
+	if name != "" {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("create spool file: %w", err)
+		}
+		return &spool{file: f, name: name}, nil
+	}
+	f, err := os.CreateTemp(dir, spoolPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("create spool file: %w", err)
 	}
