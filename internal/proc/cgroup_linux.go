@@ -208,16 +208,7 @@ func lockCgroup(dir string, mode filelock.Mode) (fd int, err error) {
 func sweepCgroups(own string) {
 	stale, _ := filepath.Glob(filepath.Join(own, cgroupPrefix+"*"))
 	for _, dir := range stale {
-		fd, err := lockCgroup(dir, filelock.Exclusive)
-		if err != nil {
-			continue
-		}
-		if left := (&cgroup{path: dir}); !left.empty() {
-			left.killAll()
-			left.await(time.Now().Add(killWait))
-		}
-		removeCgroup(dir)
-		unix.Close(fd)
+		sweepGroup(dir)
 	}
 }
 

@@ -183,3 +183,5 @@ func (g processGroup) await(time.Time)                     {}
 func (g processGroup) survivors() []Survivor               { return nil } // not known
 func (g processGroup) empty() bool                         { return unix.Kill(-int(g), 0) == unix.ESRCH }
 func (g processGroup) release(tableView) bool              { return g.empty() }
+
+func (c *child) gone() bool { return false }

@@ -79,6 +79,11 @@ func (h *host) openGroups(cfg Config) {
 	}
 	h.limiter = newLimiter(m, name, cfg, h.cgroups, &h.sup.tasks)
 	h.limiter.v2Missing = err
+	if cfg.Groups != "" {
+		if err := h.recordGroups(cfg.Groups); err != nil {
+			h.log.Warn("control groups cannot be recorded: if this server is killed, a server in another control group does not end its commands", "err", err)
+		}
+	}
 }
 
 // close is called when no child is left.
@@ -518,6 +523,13 @@ func (c *child) reap() bool {
 	if c.kept != nil {
 		pointReaped.Passed()
 	}
+	return c.reaped
+}
+
+// gone reports whether the child was reaped: its number may belong to another process.
+func (c *child) gone() bool {
+	c.reaping.Lock()
+	defer c.reaping.Unlock()
 	return c.reaped
 }
 

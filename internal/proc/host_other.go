@@ -56,3 +56,5 @@ func readDescriptor(uintptr, []byte) (int, error)  { return 0, ErrUnsupported }
 func writeDescriptor(uintptr, []byte) (int, error) { return 0, ErrUnsupported }
 func growPipe(uintptr, int) bool                   { return false }
 func eofChar(uintptr) (byte, bool)                 { return 0, false }
+
+func (c *child) gone() bool { return false }

@@ -3,6 +3,7 @@ package proc
 import (
 	"errors"
 	"os"
+	"time"
 
 	"github.com/tetherexec/tether/internal/account"
 	"github.com/tetherexec/tether/internal/arena"
@@ -69,12 +70,14 @@ const (
 	slotStarting = 2 // a process may have been made; if so, the slot has its pid
 	slotRunning  = 3 // the program was executed
 	slotReleased = 4 // the process has exited, and its pid may belong to another
+	slotBuried   = 5 // the keeper has died, and with it the process and all descriptors
 )
 
 // Values of the word Ending of a slot.
 const (
 	endingAsked = 1
 	endingTime  = 2 // its time was up
+	endingLost  = 3 // it was ended because its keeper had died; only of a buried slot
 )
 
 // Values of the word Launcher of a slot.
@@ -100,6 +103,7 @@ var (
 	pointEnding   = crash.NewPoint("proc.ending")
 	pointReleased = crash.NewPoint("proc.released")
 	pointReaped   = crash.NewPoint("proc.reaped")
+	pointBuried   = crash.NewPoint("proc.buried")
 	pointClosing  = crash.NewPoint("proc.input.closing")
 )
 
@@ -145,6 +149,43 @@ func Starting(slot *arena.Slot) bool { return slot.State.Load() == slotStarting 
 
 // Cancel records that the process of a slot, which may still be starting, is being terminated.
 func Cancel(slot *arena.Slot) { slot.Ending.Store(endingAsked, pointEnding) }
+
+// Bury records in all slots that the keeper has died, after everything that it had left was killed: processes without an
+// exit get the exit code -1. It returns how many these are. A slot whose process was never made is left as it is. Burying
+// twice is harmless.
+func Bury(a *arena.Arena) (lost int) {
+	for _, slot := range a.Slots() {
+		switch slot.State.Load() {
+		case arena.SlotTaken, slotBuried:
+			continue
+		case slotStarting:
+			if slot.Pid.Load() == 0 || slot.Failure.Load() != 0 {
+				continue
+			}
+		}
+		if slot.Exited.Load() == 0 {
+			lost++
+			unknown := int64(-1)
+			slot.Ending.Store(endingLost, pointBuried)
+			slot.ExitCode.Store(uint64(unknown), pointBuried)
+			slot.Exited.Store(1, pointBuried)
+		}
+		if slot.StartedAt.Load() == 0 {
+			slot.StartedAt.Store(uint64(time.Now().UnixNano()), pointBuried)
+		}
+		slot.Usage.BlockedSince.Store(0, pointBuried) // the output does not wait any more
+		slot.Cgroup.Store(0, pointBuried)
+		slot.LimitGroup.Store(0, pointBuried)
+		slot.State.Store(slotBuried, pointBuried)
+	}
+	return lost
+}
+
+// Buried reports whether the process of a slot has ended with its keeper. known says whether its exit code had been recorded
+// before.
+func Buried(slot *arena.Slot) (buried, known bool) {
+	return slot.State.Load() == slotBuried, slot.Ending.Load() != endingLost
+}
 
 // Discard frees a slot that has no process, or none any more, as soon as no start can write to it.
 func (s *Supervisor) Discard(slot *arena.Slot) {

@@ -159,7 +159,7 @@ func (h *host) adopt(ctx context.Context, a *Adoption) (*child, error) {
 	c.inherited = c.kept.inherited()
 	switch slot.State.Load() {
 	case slotRunning:
-	case slotReleased:
+	case slotReleased, slotBuried:
 		c.reaped = true
 	case slotStarting:
 		if c.pid == 0 || slot.Failure.Load() != 0 {

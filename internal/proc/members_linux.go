@@ -27,7 +27,7 @@ func (f *Finder) Members(p *Process) []int {
 		p.mu.Unlock()
 		return nil
 	}
-	tree, reaped := p.child.tree, p.state == closed
+	tree, reaped := p.child.tree, p.state == closed || p.child.gone()
 	if launched, ok := tree.(launchedTree); ok {
 		tree = launched.tree
 	}

@@ -45,6 +45,7 @@ type Process struct {
 	freed    func()       // called when the slot is freed; nil: the slot is needed
 	timer    *time.Timer  // ends it when its time is up; nil: its time is not limited, or has ended
 	timedOut bool         // terminated because its time was up
+	lost     bool         // its server was killed, and it was ended because of that; never changes
 
 	survivors []Survivor // what the last kill has left
 }
@@ -128,6 +129,9 @@ func (p *Process) run() {
 // it is cut. The returned channel is closed when the last of them has ended.
 func (p *Process) startCopying() (ended <-chan struct{}) {
 	done := make(chan struct{})
+	if len(p.outputs) == 0 { // an adopted process whose output has ended
+		close(done)
+	}
 	var left atomic.Int32
 	left.Store(int32(len(p.outputs)))
 	for _, out := range p.outputs {
@@ -263,6 +267,9 @@ func (p *Process) Exited() (code int, ok bool) {
 	defer p.mu.Unlock()
 	return p.code, p.state != running
 }
+
+// Lost reports whether the process was ended because its server was killed ([Bury]): its exit code is -1.
+func (p *Process) Lost() bool { return p.lost }
 
 // Leftovers reports whether processes that this process started may still be
 // running. While it is true, the owner must keep p to be able to Kill them.
@@ -434,7 +441,9 @@ func (p *Process) enforce(e *termination) {
 		}
 	}
 	p.child.tree.kill()
-	killGroup(p.child.pid) // needs no descriptor, in case there was none for the tree
+	if !p.child.gone() {
+		killGroup(p.child.pid) // needs no descriptor, in case there was none for the tree
+	}
 	p.verifyKill()
 	for _, out := range p.outputs {
 		out.cutAfter(p.sup.grace)

@@ -78,6 +78,10 @@ type Config struct {
 	// be in a directory that only this user can write. "": none. Only on Linux.
 	Notes string
 
+	// Groups is a file in which this supervisor records its cgroups, for [SweepGroups]: another program, which may be in
+	// another cgroup, can so kill what is in them if this one is killed. "": none. Only on Linux.
+	Groups string
+
 	// OwnGroup allows to move this program, and its keeper, into a cgroup of its own, where that is needed to limit
 	// commands. Only a program that does nothing else may want that.
 	OwnGroup bool
@@ -296,6 +300,12 @@ func (s *Supervisor) Adopt(ctx context.Context, a Adoption) (*Process, error) {
 	p := newProcess(s, c, a.Spec, a.Sink)
 	p.startedAt, p.timedOut = time.Unix(0, int64(a.Spec.Slot.StartedAt.Load())), a.Spec.Slot.Ending.Load() == endingTime
 	s.add(p)
+	buried := a.Spec.Slot.State.Load() == slotBuried
+	p.lost = buried && a.Spec.Slot.Ending.Load() == endingLost
+	if c.gone() {
+		p.code, _ = c.kept.exitCode()
+		p.state = exited // there is no process that could be signalled
+	}
 	if a.Closed {
 		p.state, p.released = closed, true
 		p.code, _ = c.kept.exitCode()
@@ -308,9 +318,11 @@ func (s *Supervisor) Adopt(ctx context.Context, a Adoption) (*Process, error) {
 		s.settleWithin(settleSoon)
 		return p, nil
 	}
-	p.limitTime()
+	if !buried {
+		p.limitTime()
+	}
 	s.tasks.Go(p.run) // as after Start
-	if a.Spec.Slot.Ending.Load() != 0 {
+	if a.Spec.Slot.Ending.Load() != 0 && !buried {
 		p.terminate(true)
 	}
 	return p, nil

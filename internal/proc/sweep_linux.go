@@ -9,7 +9,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/filelock"
 )
 
 // A notedCommand is the content of a note.
@@ -196,4 +203,72 @@ func ownProcess(pid int) bool {
 	_, rest, _ := bytes.Cut(status, []byte("\nUid:\t"))
 	uid, _, _ := bytes.Cut(rest, []byte("\t"))
 	return string(uid) == strconv.Itoa(os.Geteuid())
+}
+
+// recordGroups writes the paths of the cgroups below which those of commands are, or may be made, to a file, for
+// SweepGroups.
+func (h *host) recordGroups(name string) error {
+	var text strings.Builder
+	if h.cgroups != nil {
+		fmt.Fprintln(&text, h.cgroups.parent.path)
+	}
+	for i := range h.limiter.v1 {
+		if v1 := &h.limiter.v1[i]; v1.missing == nil {
+			fmt.Fprintln(&text, filepath.Join(v1.own, h.limiter.name))
+		}
+	}
+	if before, err := os.ReadFile(name); err == nil && string(before) == text.String() {
+		return nil
+	}
+	return os.WriteFile(name, []byte(text.String()), 0o600)
+}
+
+// maxGroups limits what is read of a file with the paths of cgroups.
+const maxGroups = 64 << 10
+
+// SweepGroups kills what is left in the cgroups that a program recorded ([Config.Groups]) before it was killed, wherever they
+// are, and removes them. A cgroup that is locked belongs to a program that runs, and is left alone.
+func SweepGroups(name string, log *slog.Logger) error {
+	file, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the list of control groups: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxGroups))
+	if err != nil {
+		return fmt.Errorf("read the list of control groups: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		dir := strings.TrimSuffix(line, "\n")
+		if !filepath.IsAbs(dir) || !strings.HasPrefix(filepath.Base(dir), cgroupPrefix) {
+			continue
+		}
+		if sweepGroup(dir) {
+			log.Info("ended processes that a killed server had left running", "cgroup", dir)
+		}
+	}
+	return nil
+}
+
+// sweepGroup ends a cgroup whose owner has died. It reports whether there was one.
+func sweepGroup(dir string) bool {
+	fd, err := lockCgroup(dir, filelock.Exclusive)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	left := &cgroup{path: dir}
+	if _, err := os.Stat(left.file("cgroup.events")); err != nil {
+		endGroup(dir) // version 1
+		return true
+	}
+	if !left.empty() {
+		left.killAll()
+		left.await(time.Now().Add(killWait))
+	}
+	removeCgroup(dir)
+	return true
 }

@@ -126,6 +126,12 @@ func (j *Journal) Spare(state []byte) {
 	}
 }
 
+// Committed reports whether the upload of a recorded state is complete: then it needs no descriptors.
+func Committed(state []byte) bool {
+	s, err := decodeSaved(state)
+	return err == nil && s.phase == recordedCommitted
+}
+
 // Restore adds an upload that another program has recorded. dir and file are the descriptors that it has held; they are nil
 // if it had released them, and belong to the upload. Its idle time begins again.
 func (t *Table) Restore(state []byte, dir, file *os.File, r Record) error {
