@@ -35,6 +35,7 @@ func Connect() (*Worker, error) { return nil, errOther }
 // The methods are never called, because there is no Worker.
 
 func (*Worker) Receive() ([]Held, Order, bool, error)     { return nil, Order{}, false, errOther }
+func (*Worker) Orphaned() bool                            { return false }
 func (*Worker) Serve(Events)                              {}
 func (*Worker) Close() error                              { return errOther }
 func (*Worker) Hold(...Held) error                        { return errOther }

@@ -49,6 +49,7 @@ type Worker struct {
 	conn      syscall.RawConn
 	socket    int
 	bell      int
+	keeper    int    // its pid
 	in        packet // used by Receive, and then by the goroutine of Serve
 	limit     int    // of descriptors; set by Receive
 	questions chan struct{}
@@ -86,6 +87,7 @@ func Connect() (*Worker, error) {
 		file:      os.NewFile(firstPassed, "keeper"),
 		socket:    firstPassed,
 		bell:      firstPassed + 1,
+		keeper:    os.Getppid(),
 		questions: make(chan struct{}, maxQuestions),
 		verdicts:  make(chan verdict, 1),
 		held:      make(map[int32]int),
