@@ -22,7 +22,7 @@ func (l *Link) Notification(method string, params []byte) error {
 	case wire.NoteProcessExited:
 		var n wire.ProcessExited
 		if err = wire.Decode(params, &n); err == nil {
-			e := Event{Kind: Exited, Seq: n.Seq, ExitCode: n.ExitCode, Denial: n.TetherDenial, Limit: n.TetherLimit, Usage: n.TetherUsage}
+			e := Event{Kind: Exited, Seq: n.Seq, ExitCode: n.ExitCode, Denial: n.TetherDenial, Limit: n.TetherLimit, Failure: n.TetherFailure, Usage: n.TetherUsage}
 			if n.SandboxDenied != nil {
 				e.SandboxDenied, e.verdictKnown = *n.SandboxDenied, true
 			}

@@ -232,7 +232,7 @@ func (w *observations) Notification(l *Link, method string, params []byte) error
 			return err
 		}
 		id, e = n.ObserveID, Observed{Event{Kind: Exited, Seq: n.Seq, ExitCode: n.ExitCode, SandboxDenied: n.SandboxDenied,
-			Denial: n.TetherDenial, Limit: n.TetherLimit, Usage: n.TetherUsage, verdictKnown: true}, time.UnixMilli(n.TimeMs)}
+			Denial: n.TetherDenial, Limit: n.TetherLimit, Failure: n.TetherFailure, Usage: n.TetherUsage, verdictKnown: true}, time.UnixMilli(n.TimeMs)}
 	case wire.NoteObservedClosed:
 		var n wire.ObservedClosed
 		if err := wire.Decode(params, &n); err != nil {

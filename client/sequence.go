@@ -41,6 +41,7 @@ type Event struct {
 	SandboxDenied bool             // the sandbox probably caused the failure
 	Denial        *wire.DenialFact // the details of that, as far as they are known; may be nil
 	Limit         *string          // the limit because of which the server has ended the command, such as wire.LimitTimeMs; nil: none
+	Failure       *string          // why the exit code is not the command's own; nil: it is
 	verdictKnown  bool             // the server has set SandboxDenied
 	Usage         *wire.Usage      // what the command has used; nil: the server does not say
 
@@ -178,7 +179,7 @@ func (s *sequence) collect(r *wire.ReadResult, target uint64) (map[uint64]Event,
 		_, isFound := found[seq]
 		if _, isEarly := s.early[seq]; !isFound && !isEarly {
 			found[seq] = Event{Kind: Exited, Seq: seq, ExitCode: *r.ExitCode, SandboxDenied: r.SandboxDenied, Denial: r.TetherDenial,
-				Limit: r.TetherLimit, verdictKnown: true, Usage: r.TetherUsage}
+				Limit: r.TetherLimit, Failure: r.TetherFailure, verdictKnown: true, Usage: r.TetherUsage}
 			return found, nil
 		}
 	}

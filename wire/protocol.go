@@ -269,6 +269,7 @@ type ReadResult struct {
 	SandboxDenied bool          `json:"sandboxDenied" wire:"default"`
 	TetherDenial  *DenialFact   `json:"tetherDenial,omitempty"`
 	TetherLimit   *string       `json:"tetherLimit,omitempty"` // as in ProcessExited
+	TetherFailure *string       `json:"tetherFailure,omitempty"`
 	TetherUsage   *Usage        `json:"tetherUsage,omitempty"` // once exited
 
 	TetherSurvivors []Survivor `json:"tetherSurvivors,omitempty" wire:"default"` // once closed
@@ -299,6 +300,9 @@ type ProcessExited struct {
 	TetherDenial *DenialFact `json:"tetherDenial,omitempty"`
 	TetherLimit  *string     `json:"tetherLimit,omitempty"` // the limit because of which the server has ended the process, such as LimitTimeMs
 	TetherUsage  *Usage      `json:"tetherUsage,omitempty"`
+
+	// TetherFailure says why the exit code is not the command's own, such as that its server was killed; nil: it is.
+	TetherFailure *string `json:"tetherFailure,omitempty"`
 }
 
 // ProcessClosed is the notification process/closed.

@@ -199,6 +199,8 @@ type ObservedExited struct {
 	TetherDenial *DenialFact `json:"tetherDenial,omitempty"`
 	TetherLimit  *string     `json:"tetherLimit,omitempty"` // as in ProcessExited
 	TetherUsage  *Usage      `json:"tetherUsage,omitempty"`
+
+	TetherFailure *string `json:"tetherFailure,omitempty"` // as in ProcessExited
 }
 
 // ObservedClosed is the notification tether/process/closed, the last one of an

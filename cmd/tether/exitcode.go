@@ -94,6 +94,8 @@ func endingError(e terminal.Ending) error {
 		return codedError{exitRefused, e.Err}
 	case e.Err != nil:
 		return codedError{exitLost, e.Err}
+	case e.Failure != "":
+		return codedError{exitLost, errors.New(e.Failure)}
 	case !e.Exited:
 		return codedError{exitLost, errors.New("the server did not report the exit code of the command")}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -71,6 +72,9 @@ type keepable struct {
 	kept     func(*keptServing, worker.Events) (workerServer, error) // makes the server of a worker
 
 	killOrphans bool // see keep.Config
+
+	durable bool   // it does not run without a keeper
+	desert  func() // if durable: ends this program, whose keeper has died, without a further change to its state
 }
 
 // serve runs the server: as the worker of a keeper, as a keeper, or alone.
@@ -82,6 +86,8 @@ func (k *keepable) serve(ctx context.Context) error {
 	switch {
 	case worker:
 		return k.serveKept(ctx)
+	case k.durable && k.flags.off:
+		return errors.New("`--durable` needs a keeper: leave out `--no-keeper`")
 	case k.flags.off:
 		if err := prepareServer(); err != nil {
 			return err
@@ -101,21 +107,30 @@ func (k *keepable) keep(ctx context.Context) error {
 		return err
 	}
 	begun, err := beginKeeping(k.listen)
+	if err != nil && k.durable {
+		return fmt.Errorf("`--durable` needs a keeper, and there can be none: %w", err)
+	}
 	if err != nil {
 		k.flags.warn(ctx, k.log, err)
 		return k.alone(ctx, nil)
 	}
-	l, err := openListener(ctx, k.listen)
+	l, err := k.openListener(ctx)
 	if err != nil || l == nil { // without a listener no other client could connect
 		begun.Cancel()
 	}
 	switch {
 	case err != nil:
 		return err
+	case l == nil && k.durable:
+		return errors.New("`--durable` needs a `--listen` URL that clients can come back to, not stdio")
 	case l == nil:
 		return k.alone(ctx, nil)
 	}
 	state, err := k.newState(l)
+	if err != nil && k.durable {
+		begun.Cancel()
+		return errors.Join(withStateDirFlag(err), l.Close())
+	}
 	if err != nil {
 		begun.Cancel()
 		k.flags.warn(ctx, k.log, err)
@@ -134,6 +149,26 @@ func (k *keepable) keep(ctx context.Context) error {
 	keeper.Abandon()
 	begun.Cancel()
 	return err
+}
+
+// endingPatience is how long a durable server waits for the address that it listens on: the last process of the server before it, which
+// was killed, may still be ending.
+const endingPatience = 2 * time.Second
+
+// openListener opens the listener.
+func (k *keepable) openListener(ctx context.Context) (*listen.Listener, error) {
+	for deadline := time.Now().Add(endingPatience); ; {
+		l, err := openListener(ctx, k.listen)
+		inUse := errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, listen.ErrListening)
+		if !k.durable || !inUse || time.Now().After(deadline) {
+			return l, err
+		}
+		select {
+		case <-time.After(endingPatience / 100):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // printURL prints the URL of a server.
@@ -210,8 +245,13 @@ func (k *keepable) serveKept(ctx context.Context) error {
 	defer stop()
 	ctx, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
+	if k.durable {
+		ctx = k.unlessOrphaned(ctx, w)
+	}
 	serving := &keptServing{worker: w, listenCfg: k.listen}
-	s, err := k.kept(serving, worker.Events{Drain: serving.drain, Lost: lost})
+	s, err := k.kept(serving, worker.Events{Drain: serving.drain, Lost: func(err error) {
+		lost(fmt.Errorf("%w: %w", errKeeperLost, err))
+	}})
 	if err != nil {
 		return withExitStatus(err)
 	}
@@ -237,6 +277,22 @@ func (k *keepable) serveKept(ctx context.Context) error {
 		return nil
 	}
 	return errors.Join(err, w.Bye())
+}
+
+// errKeeperLost means that the socket of the keeper was closed: it has died.
+var errKeeperLost = errors.New("the keeper is gone")
+
+// unlessOrphaned returns a context that ends with ctx, except if that ends because the keeper has died: then this worker leaves
+// everything to the next server, and does not return.
+func (k *keepable) unlessOrphaned(ctx context.Context, w *keep.Worker) context.Context {
+	going, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), errKeeperLost) || w.Orphaned() {
+			k.desert()
+		}
+		stop(context.Cause(ctx))
+	})
+	return going
 }
 
 // prepare opens the listener of a spare, so that files which are missing are found in time. Clients stay with the worker.

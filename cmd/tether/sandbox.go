@@ -113,6 +113,9 @@ func withStateDirFlag(err error) error {
 	if errors.Is(err, statedir.ErrUnusable) {
 		return fmt.Errorf("%w or `--state-dir`", err)
 	}
+	if errors.Is(err, statedir.ErrInUse) {
+		return fmt.Errorf("%w; give this one another directory with `--state-dir`", err)
+	}
 	return err
 }
 

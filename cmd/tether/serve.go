@@ -17,6 +17,7 @@ import (
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/statedir"
 	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/internal/trim"
 	"github.com/tetherexec/tether/internal/worker"
@@ -36,6 +37,7 @@ type serveFlags struct {
 	retain, spoolLimit, spoolAll byteSize
 	reference                    referenceFlags
 	keeper                       keeperFlags
+	durable                      choice
 	machine                      machineFlags
 	limits                       serverLimitFlags
 }
@@ -67,7 +69,9 @@ func newServe(name, short string, stdin, stdout *os.File) *cobra.Command {
 				alone: func(ctx context.Context, l *listen.Listener) error {
 					return serveAlone(ctx, listenCfg, cfg, l, stdin, stdout)
 				},
-				kept: func(k *keptServing, events worker.Events) (workerServer, error) { return newKept(k, cfg, events) },
+				kept:    func(k *keptServing, events worker.Events) (workerServer, error) { return newKept(k, cfg, events) },
+				durable: cfg.Durable,
+				desert:  func() { desert(cfg) },
 			}
 			return s.serve(cmd.Context())
 		},
@@ -101,9 +105,11 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.cfg.StateDir, "state-dir", "", "`PATH` for output that does not fit in memory\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
 	fs.Var(&f.concurrent, "concurrent-requests", "no effect; accepted because codex exec-server has this flag.\nRequests always run concurrently, unless one depends on another")
 	f.keeper.define(fs, "let commands, output and sessions survive a crash of the server:\na small process keeps them, and starts the server again (default)")
+	f.durable = choice{durableNone, "WHAT", []string{durableNone, durableProcess}}
+	fs.Var(&f.durable, "durable", "what sessions and output survive besides that: process, the death\nof the keeper; commands end with it")
 	f.machine.define(fs)
 	group(fs, "Sandbox", userSockets, sandboxBackend)
-	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "keeper", "no-keeper", "replace-frozen", "concurrent-requests")
+	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "keeper", "no-keeper", "replace-frozen", "durable", "concurrent-requests")
 
 	f.limits.define(fs)
 
@@ -136,12 +142,29 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 		return listenCfg, cfg, fmt.Errorf("`--session-ttl` %v is more than `--session-ttl-max` %v", cfg.SessionTTL, cfg.SessionTTLMax)
 	}
 	cfg.Retain, cfg.SpoolLimit, cfg.SpoolTotal = int64(f.retain), int64(f.spoolLimit), int64(f.spoolAll)
+	cfg.Durable = f.durable.value == durableProcess
 	cfg.Private = listenCfg.Private()
 	cfg.Version = versionText()
 	cfg.Subreaper, cfg.OwnGroup = true, true
 	cfg.Limits, cfg.TotalLimits = f.limits.limits()
 	cfg.Log = newLog(stderr, f.logLevel.value, f.logFormat.value)
 	return listenCfg, cfg, cfg.Validate()
+}
+
+// The values of --durable.
+const (
+	durableNone    = "none"
+	durableProcess = "process"
+)
+
+// desert ends a durable server whose keeper has died: nothing that it has recorded changes, and its commands are ended.
+func desert(cfg server.Config) {
+	dir, err := cfg.SharedState()
+	if err == nil {
+		err = statedir.Desert(dir)
+	}
+	cfg.Log.Error("the keeper has died, and silent commands may run until the next server is started", "err", err)
+	os.Exit(exitRefused)
 }
 
 func newLog(w io.Writer, level, format string) *slog.Logger {

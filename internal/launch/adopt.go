@@ -31,12 +31,14 @@ func (l *Launcher) Adopt(ctx context.Context, f Found) (*proc.Process, error) {
 	a := proc.Adoption{Spec: l.spec(c), Files: f.Files, Sink: f.Log, Closed: f.Log.State().Closed}
 	a.Spec.Slot = f.Slot
 	var n *network
-	if !a.Closed && f.Slot.State.Load() != arena.SlotTaken { // else there is no process
+	buried, known := proc.Buried(f.Slot)
+	if !a.Closed && !buried && f.Slot.State.Load() != arena.SlotTaken { // else there is no process
 		n = l.restoreNetwork(f, a.Spec.Env)
 	}
-	if confined(c.params) {
+	judged := confined(c.params) && (known || !buried) // the sandbox has not ended a command that was lost
+	if judged {
 		launched, _, _ := proc.Launches(f.Slot)
-		if launched {
+		if launched && !buried {
 			a.Spec.Launcher = l.adoptLauncher(f, n)
 		}
 		if c.unconfined = !launched && f.Policy == nil; !c.unconfined {
@@ -55,7 +57,7 @@ func (l *Launcher) Adopt(ctx context.Context, f Found) (*proc.Process, error) {
 	default:
 		l.endWith(child, n)
 	}
-	if state := f.Log.State(); err == nil && state.Exited && state.ExitCode != 0 && confined(c.params) && !c.unconfined {
+	if state := f.Log.State(); err == nil && state.Exited && state.ExitCode != 0 && judged && !c.unconfined {
 		c.denial = l.judged(f).judge(state.ExitCode)
 	}
 	return child, err

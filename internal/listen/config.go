@@ -30,6 +30,7 @@ func (c Config) Validate() error {
 
 // Errors about a Config as a whole.
 var (
+	ErrListening = errors.New("another server is listening there")
 	ErrNoTLS     = errors.New("a wss:// URL needs a certificate and its private key")
 	ErrUnusedTLS = errors.New("TLS needs a wss:// URL")
 	ErrExposed   = errors.New("without authentication: every program that can reach it could run commands on this machine")

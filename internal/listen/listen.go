@@ -306,7 +306,7 @@ func removeStale(ctx context.Context, path string) error {
 	switch {
 	case err == nil:
 		conn.Close()
-		return errors.New("another server is listening there")
+		return ErrListening
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return os.Remove(path)
 	}

@@ -25,6 +25,7 @@ const (
 	Files   = "files"   // serves file requests inside a sandbox: package files/confined/helper
 	Keeper  = "keeper"  // holds what must outlive a server: package keep
 	Worker  = "worker"  // the server below a keeper: the program itself, with its own arguments behind the name
+	Left    = "left"    // ends the commands that a durable server has left: package statedir
 	Sweeper = "sweeper" // removes placeholders that other users' sandboxes still need: package sandbox/placeholder
 )
 
@@ -55,10 +56,10 @@ func init() {
 	}
 }
 
-// exists reports whether a system has the helper. All helpers are parts of the sandbox or of the keeper, which only
+// exists reports whether a system has the helper. All helpers belong to the sandbox or to the keeper, which only
 // Linux has.
 func exists(name, system string) bool {
-	return system == "linux" && slices.Contains([]string{Sandbox, Trial, Probe, Files, Sweeper, Keeper, Worker}, name)
+	return system == "linux" && slices.Contains([]string{Sandbox, Trial, Probe, Files, Sweeper, Keeper, Worker, Left}, name)
 }
 
 // WorkerArguments returns the arguments of a program that was started as a worker, and whether it was.

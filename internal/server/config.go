@@ -33,6 +33,7 @@ type Config struct {
 	SpoolTotal int64 // bytes of output of all processes together
 
 	StateDir string   // "": statedir.Default
+	Durable  bool     // a server that is killed with its keeper leaves its state to the next one. It must have a keeper
 	Private  []string // further paths that no confined command may see, such as those of listen.Config.Private
 	Version  string   // what the server calls itself; "": "dev"
 

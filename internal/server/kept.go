@@ -6,6 +6,7 @@ import (
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/internal/statedir"
@@ -18,7 +19,7 @@ type Kept struct {
 	State  *statedir.Dir
 	Keeper proc.Keeper
 	Held   session.Descriptors // descriptors of commands, and in slot 0 of the server
-	First  bool                // there was no earlier process
+	First  bool                // there was no earlier process, nor an earlier server
 	Beat   time.Duration       // how often the keeper wants a sign of life; 0: never
 	Deaths int                 // how many processes in a row have died soon after their start
 
@@ -31,15 +32,24 @@ type Kept struct {
 	Upgrade func(program string) error
 }
 
+// SharedState is the directory that servers share.
+func (c Config) SharedState() (string, error) {
+	if c.StateDir != "" {
+		return c.StateDir, nil
+	}
+	return statedir.Default()
+}
+
 // OpenState makes the directory of a server.
 func (c Config) OpenState() (*statedir.Dir, error) {
-	if c.StateDir == "" {
-		var err error
-		if c.StateDir, err = statedir.Default(); err != nil {
-			return nil, err
-		}
+	shared, err := c.SharedState()
+	if err != nil {
+		return nil, err
 	}
-	return statedir.Open(c.StateDir)
+	if c.Durable {
+		return statedir.OpenDurable(shared)
+	}
+	return statedir.Open(shared)
 }
 
 // state returns the directory of the server, and what its supervisor needs.
@@ -57,11 +67,14 @@ func (c Config) state() (*statedir.Dir, proc.Config, error) {
 		return nil, procs, err
 	}
 	procs.Notes = state.Commands()
+	if state.Durable() {
+		procs.Groups = state.Groups()
+	}
 	return state, procs, nil
 }
 
 // restore brings back what earlier processes have left.
-func (s *Server) restore(uploads *upload.Journal) error {
+func (s *Server) restore(uploads *upload.Journal, pool *outlog.Pool) error {
 	k := s.config.Kept
 	if k == nil || k.First {
 		return nil
@@ -78,6 +91,11 @@ func (s *Server) restore(uploads *upload.Journal) error {
 		}
 	}
 	k.Held = nil
+	if s.state.Durable() {
+		if err := pool.Sweep(k.Arena); err != nil {
+			s.log.Warn("cannot remove the output of commands that are forgotten", "err", err)
+		}
+	}
 	if err := uploads.Sweep(); err != nil { // those of which nothing was recorded, and those of sessions that have ended
 		s.log.Warn("cannot clean up after the uploads of an earlier process", "err", err)
 	}

@@ -173,6 +173,7 @@ func (o *observation) encode(e outlog.Entry) {
 		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
 		b = appendDenial(b, o.seen.Process.Command.Denial())
 		b = appendLimit(b, o.seen.Process.Command)
+		b = appendFailure(b, o.seen.Process)
 		b = appendUsage(b, o.seen.Process)
 	case outlog.Closed:
 		b = appendSurvivors(b, o.seen.Process)

@@ -222,6 +222,7 @@ func (p *outputPush) encodeEnd(e outlog.Entry) {
 		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
 		b = appendDenial(b, p.process.Command.Denial())
 		b = appendLimit(b, p.process.Command)
+		b = appendFailure(b, p.process)
 		b = appendUsage(b, p.process)
 	} else {
 		b = appendSurvivors(b, p.process)

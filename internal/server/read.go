@@ -143,6 +143,7 @@ func (r *request) answerRead(read *session.Read) {
 	msg = appendDenial(msg, denial)
 	if page.Exited {
 		msg = appendLimit(msg, read.Process.Command)
+		msg = appendFailure(msg, read.Process)
 		msg = appendUsage(msg, read.Process)
 	}
 	if page.Closed {
@@ -173,6 +174,15 @@ func appendChunk(b []byte, e outlog.Entry) []byte {
 func appendLimit(b []byte, c *launch.Command) []byte {
 	if name := c.ReachedLimit(); name != "" {
 		b = wire.AppendString(append(b, `,"tetherLimit":`...), name)
+	}
+	return b
+}
+
+// appendFailure appends the member "tetherFailure" of a process whose server was killed. It is not the member "failure":
+// clients of the reference drop the output that comes with that.
+func appendFailure(b []byte, p *session.Process) []byte {
+	if why := p.Failure(); why != "" {
+		b = wire.AppendString(append(b, `,"tetherFailure":`...), why)
 	}
 	return b
 }

@@ -74,23 +74,27 @@ func New(cfg Config) (*Server, error) {
 	s.procs = proc.New(procs)
 	if err := s.checkLimits(); err != nil {
 		s.procs.Close()
-		return nil, errors.Join(err, state.Close())
+		return nil, errors.Join(err, state.Abandon())
 	}
 	s.usage = observe.NewMeter(s.procs)
 	uploads, err := upload.OpenJournal(state.Uploads())
 	if err != nil {
 		s.procs.Close()
-		return nil, errors.Join(err, state.Close())
+		return nil, errors.Join(err, state.Abandon())
 	}
 	s.confiner = confine.New(confine.Config{
 		Procs: s.procs, Shared: cfg.StateDir, Own: state.Own, Private: cfg.private, UserSockets: cfg.UserSockets, Backend: cfg.Backend, Log: cfg.Log,
 		Earlier: cfg.Kept != nil && !cfg.Kept.First,
 	})
 	s.http = web.New(web.Config{Env: env, Log: cfg.Log})
+	pool := outlog.NewPool(state.Own, cfg.SpoolTotal)
+	if state.Durable() {
+		pool.KeepNames()
+	}
 	sessions := session.Config{
 		TTL: cfg.SessionTTL, MaxTTL: cfg.SessionTTLMax,
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
-		Pool:   outlog.NewPool(state.Own, cfg.SpoolTotal),
+		Pool:   pool,
 		Launch: launch.Config{
 			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.acceptsAt, Decisions: &s.decisions, Limits: cfg.Limits,
 		},
@@ -100,7 +104,7 @@ func New(cfg Config) (*Server, error) {
 		sessions.Kept = &session.Kept{Arena: cfg.Kept.Arena, Keeper: cfg.Kept.Keeper, Program: cfg.Version}
 	}
 	s.sessions = session.NewTable(sessions)
-	if err := s.restore(uploads); err != nil {
+	if err := s.restore(uploads, pool); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

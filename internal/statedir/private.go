@@ -9,7 +9,7 @@ import (
 	"github.com/tetherexec/tether/internal/codexhome"
 )
 
-// Private returns the default directories for the state and the sockets of this user's
+// Private returns the default directories for the state, the memory files and the sockets of this user's
 // tether servers, even if this server uses others. Every sandbox hides them: a confined
 // command that reaches a socket there could become a client of that server and start
 // commands that are not confined.
@@ -24,14 +24,14 @@ func Private(log *slog.Logger) []string {
 		}
 		dirs = append(dirs, state)
 	}
-	for _, dir := range runtimeDirs() {
+	for _, dir := range append(runtimeDirs(), memoryDir()) {
 		dirs = append(dirs, dir)
 		if _, err := os.Stat(filepath.Dir(dir)); err != nil {
-			continue // there is no login session
+			continue // there is no login session, or no file system in memory
 		}
 		// After su, the variable names the directory of another user: leave it alone.
 		if _, err := Trusted(dir); err != nil {
-			log.Debug("cannot make the directory for sockets in order to hide it", "err", err)
+			log.Debug("cannot make a directory in order to hide it", "err", err)
 		}
 	}
 	if home, err := codexhome.Find(os.Environ()); err == nil {

@@ -29,7 +29,8 @@ func TestPrivateDirsExist(t *testing.T) {
 		}
 	}
 	usual := filepath.Join("/run/user", strconv.Itoa(os.Geteuid()), "tether")
-	for _, want := range []string{usual, codex + "/app-server-control"} {
+	memory := "/dev/shm/tether-" + strconv.Itoa(os.Geteuid())
+	for _, want := range []string{usual, memory, codex + "/app-server-control"} {
 		if !slices.Contains(dirs, want) {
 			t.Errorf("%s is not in %v", want, dirs)
 		}
@@ -46,7 +47,7 @@ func TestPrivateDirsExist(t *testing.T) {
 		}
 	}
 	t.Setenv("XDG_RUNTIME_DIR", "")
-	if dirs := statedir.Private(slog.New(slog.DiscardHandler)); len(dirs) != 3 {
+	if dirs := statedir.Private(slog.New(slog.DiscardHandler)); len(dirs) != 4 {
 		t.Errorf("without XDG_RUNTIME_DIR: %v", dirs)
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // A Dir is the directory of one running server. It is locked while the server runs.
-// If the server is killed, the next one removes it.
+// If the server is killed, the next one removes it, or if it is durable, the next durable one goes on with it.
 type Dir struct {
 	Shared string // the real name of the directory that servers share
 	Own    string // a directory in Shared that belongs to this server alone
@@ -37,6 +37,7 @@ func (d *Dir) Notice() string { return filepath.Join(d.Own, noticeName) }
 func Notices(shared string) []string {
 	var notices []string
 	names, _ := filepath.Glob(filepath.Join(shared, ownPattern, noticeName)) // the pattern is well-formed
+	names = append(names, filepath.Join(shared, durableName, noticeName))
 	for _, name := range names {
 		f, err := os.Open(name)
 		if err != nil {
@@ -81,7 +82,7 @@ func Open(parent string) (*Dir, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock state directory: %w", err), os.RemoveAll(path))
 	}
-	return &Dir{parent, path, lock}, nil
+	return &Dir{Shared: parent, Own: path, lock: lock}, nil
 }
 
 // Lock is the file whose lock tells other servers that this one runs. A copy of the descriptor keeps
@@ -89,7 +90,9 @@ func Open(parent string) (*Dir, error) {
 func (d *Dir) Lock() *os.File { return d.lock }
 
 // Adopt returns a directory that an earlier program has opened. lock is a copy of its Lock.
-func Adopt(shared, own string, lock *os.File) *Dir { return &Dir{shared, own, lock} }
+func Adopt(shared, own string, lock *os.File) *Dir {
+	return &Dir{Shared: shared, Own: own, lock: lock}
+}
 
 // Sweep removes the directories of servers of this user that have ended: their lock is
 // free.
@@ -104,6 +107,7 @@ func (d *Dir) Sweep(log *slog.Logger) {
 		return
 	}
 	defer parentLock.Close()
+	d.sweepDurable(log)
 	old, _ := filepath.Glob(filepath.Join(d.Shared, ownPattern)) // the pattern is well-formed
 	for _, path := range old {
 		if !ownDir(path) {
@@ -139,5 +143,5 @@ func sweepOne(path string, log *slog.Logger) {
 
 // Close removes the directory of this server.
 func (d *Dir) Close() error {
-	return errors.Join(os.RemoveAll(d.Own), d.lock.Close())
+	return errors.Join(d.removeMemory(), os.RemoveAll(d.Own), d.lock.Close())
 }

@@ -1,12 +1,14 @@
 package statedir_test
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/filelock"
 	"github.com/tetherexec/tether/internal/statedir"
 )
 
@@ -115,5 +117,53 @@ func TestNotices(t *testing.T) {
 	}
 	if got := statedir.Notices(dir); len(got) != 1 || got[0] != "level=ERROR msg=\"the worker cannot be started\"" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A durable server has its directory alone, and the next one finds what it has left. An orderly end removes it.
+func TestDurableDirectory(t *testing.T) {
+	if !filelock.Supported {
+		t.Skip("this system has no locks")
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	first, err := statedir.OpenDurable(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statedir.OpenDurable(dir); !errors.Is(err, statedir.ErrInUse) {
+		t.Errorf("a second server: %v", err)
+	}
+	left := filepath.Join(first.Own, "left")
+	if err := os.WriteFile(left, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first.Lock().Close() // as if it was killed
+	other, err := statedir.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Sweep(slog.New(slog.DiscardHandler))
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	second, err := statedir.OpenDurable(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); err != nil || !second.Durable() || second.Own != first.Own {
+		t.Errorf("%+v, %v", second, err)
+	}
+	if err := second.Reset(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("after Reset: %v", err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(second.Own); !os.IsNotExist(err) {
+		t.Errorf("after Close: %v", err)
 	}
 }

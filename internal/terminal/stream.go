@@ -105,7 +105,8 @@ func (s *Session) EndLine() {
 // An Ending is why a session has ended.
 type Ending struct {
 	Code    int
-	Exited  bool // Code is the exit code of the command
+	Exited  bool   // Code is the exit code of the command
+	Failure string // why Code is not the command's own; "": it is
 	Timeout bool
 	Err     error // the command, or its output, was lost
 	Output  error // the output of this program cannot be written
@@ -225,7 +226,7 @@ func (s *Session) signal(sig os.Signal, forward *forwarder) error {
 
 func (e *Ending) add(c copied) {
 	if c.exited {
-		e.Code, e.Exited = c.code, true
+		e.Code, e.Exited, e.Failure = c.code, true, c.failure
 	}
 	e.Err, e.Output = cmp.Or(e.Err, c.err), cmp.Or(e.Output, c.output)
 }
@@ -274,11 +275,12 @@ func SameFile(a *os.File, b io.Writer) bool {
 
 // A copied is the result of copying one output.
 type copied struct {
-	code   int
-	exited bool
-	last   uint64 // event
-	err    error
-	output error // of the output of this program
+	code    int
+	exited  bool
+	failure string
+	last    uint64 // event
+	err     error
+	output  error // of the output of this program
 }
 
 // copy writes output until it has ended, or has been silent for a while after the
@@ -300,6 +302,9 @@ func (s *Session) copy(ctx context.Context, from Events, out output, broken chan
 		switch e.Kind {
 		case client.Exited:
 			c.code, c.exited = e.ExitCode, true
+			if e.Failure != nil {
+				c.failure = *e.Failure
+			}
 			s.exited.Store(true)
 		case client.Gap:
 			if s.Guest { // the server keeps nothing for observers

@@ -35,6 +35,7 @@ type State struct {
 	listener *os.File      // the socket on which the server listens
 	arena    *arena.Arena  // nil: nothing but the socket is kept
 	dir      *statedir.Dir // nil: likewise
+	taken    bool          // it is what an earlier server has left
 
 	Notice *os.File // for the keeper's last error; nil: none
 }
@@ -42,26 +43,44 @@ type State struct {
 // NewListener is NewState for a server that keeps nothing but its socket.
 func NewListener(listener *os.File) *State { return &State{listener: listener} }
 
-// NewState makes the state of a new server. The listener belongs to the caller.
+// NewState makes the state of a new server. A durable one goes on with what an earlier one has left. The listener belongs to the
+// caller.
 func NewState(cfg server.Config, listener *os.File) (*State, error) {
 	dir, err := cfg.OpenState()
 	if err != nil {
 		return nil, err
 	}
 	s := &State{listener: listener, dir: dir}
-	if s.arena, err = arena.Create(arena.Config{}); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	if s.Notice, err = os.OpenFile(dir.Notice(), os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	var e reexec.Encoder
-	e.Text(dir.Shared)
-	e.Text(dir.Own)
-	if _, err := s.arena.Journal().Append(noteServer, e); err != nil {
+	if err := s.make(cfg.WithDefaults().Log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+func (s *State) make(log *slog.Logger) (err error) {
+	if s.dir.Durable() {
+		err = s.openDurable(log)
+	} else {
+		s.arena, err = arena.Create(arena.Config{})
+	}
+	if err != nil {
+		return err
+	}
+	exclusive := os.O_EXCL
+	if s.dir.Durable() {
+		exclusive = os.O_TRUNC // an earlier server has left one
+	}
+	if s.Notice, err = os.OpenFile(s.dir.Notice(), os.O_CREATE|os.O_RDWR|exclusive, 0o600); err != nil {
+		return err
+	}
+	if s.taken {
+		return nil
+	}
+	var e reexec.Encoder
+	e.Text(s.dir.Shared)
+	e.Text(s.dir.Own)
+	_, err = s.arena.Journal().Append(noteServer, e)
+	return err
 }
 
 // Held lists the descriptors for the keeper.
@@ -77,7 +96,10 @@ func (s *State) Held() []keep.Held {
 
 // Close gives the state up, if no worker was started.
 func (s *State) Close() (err error) {
-	if s.dir != nil {
+	switch {
+	case s.taken:
+		err = s.dir.Abandon()
+	case s.dir != nil:
 		err = s.dir.Close()
 	}
 	if s.arena != nil {
@@ -126,6 +148,7 @@ func Receive(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) err
 	if err := open(k, shared); err != nil {
 		return nil, nil, &StateError{err}
 	}
+	k.First = k.First && !k.State.Durable()
 	listener := shared[heldListener]
 	for _, which := range []proc.Which{heldListener, heldArena, heldState} {
 		delete(shared, which)

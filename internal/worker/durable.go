@@ -1,0 +1,92 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/tetherexec/tether/internal/arena"
+	"github.com/tetherexec/tether/internal/filelock"
+	"github.com/tetherexec/tether/internal/session"
+)
+
+// openDurable ends what an earlier durable server has left running, and takes over what it has recorded. If there is nothing, or
+// nothing that can be read, it begins anew.
+func (s *State) openDurable(log *slog.Logger) error {
+	if err := s.dir.KillLeft(log); err != nil {
+		log.Error("cannot end all commands of the server that was killed", "dir", s.dir.Own, "err", err)
+	}
+	err := s.takeOver(log)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, filelock.ErrHeld):
+		s.taken = true // it is not ours to remove
+		return fmt.Errorf("the memory of %s is in use: %w", s.dir.Own, err)
+	case errors.Is(err, arena.ErrNewer):
+		s.taken = true
+		return fmt.Errorf("the server that was killed has left its state in %s: %w; start that version, or remove the directory", s.dir.Own, err)
+	case !errors.Is(err, errNothing):
+		log.Error("the state of the server that was killed cannot be read, and is removed", "dir", s.dir.Own, "err", err)
+	}
+	if err := s.dir.Reset(); err != nil {
+		return err
+	}
+	path, err := s.dir.NewMemory()
+	if err != nil {
+		return err
+	}
+	if s.arena, err = arena.Create(arena.Config{Path: path}); err != nil {
+		return err
+	}
+	return s.lockArena()
+}
+
+// errNothing means that no server has left anything.
+var errNothing = errors.New("there is nothing")
+
+// takeOver opens the memory of an earlier server.
+func (s *State) takeOver(log *slog.Logger) error {
+	path := s.dir.Memory()
+	if path == "" {
+		return errNothing
+	}
+	file, err := arena.OpenPath(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		log.Warn("the state of the last server is lost: the memory that it was in is gone", "dir", s.dir.Own)
+		return errNothing
+	}
+	if err != nil {
+		return err
+	}
+	if err := filelock.Try(int(file.Fd()), filelock.Exclusive); err != nil { // first: Open changes it
+		return errors.Join(err, file.Close())
+	}
+	a, err := arena.Open(file)
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	common, own, err := readServer(a)
+	if err == nil {
+		err = session.CheckJournal(a)
+	}
+	if err == nil && (common != s.dir.Shared || own != s.dir.Own) {
+		err = fmt.Errorf("it belongs to %s", own)
+	}
+	if err != nil {
+		return errors.Join(err, a.Close())
+	}
+	lost, err := session.Bury(a)
+	if err != nil {
+		return errors.Join(err, a.Close())
+	}
+	s.arena, s.taken = a, true
+	log.Warn("the server goes on after an earlier one was killed", "dir", s.dir.Own, "commandsLost", lost)
+	return nil
+}
+
+// lockArena locks the memory as long as a process of the server has it open.
+func (s *State) lockArena() error {
+	return filelock.Try(int(s.arena.File().Fd()), filelock.Exclusive)
+}
