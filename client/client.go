@@ -174,6 +174,7 @@ const (
 	FeatureLimits     = "limits"
 	FeatureUsage      = "usage"
 	FeatureSurvivors  = "survivors"
+	FeatureFailure    = "failure"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

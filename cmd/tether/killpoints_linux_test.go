@@ -76,6 +76,7 @@ var otherPoints = []string{
 	"keep.beat", "keep.bell", "keep.bye", "keep.ready", "keep.reap", "keep.renew", "keep.status", "keep.upgrade",
 	"session.attempt", "session.restoring", "session.suspect",
 	"confine.placeholders", "proc.reported", // see sandboxedPoints
+	"proc.buried",                                 // of a new keeper: see proc.TestBury
 	"upload.block", "upload.file", "upload.moved", // see TestUploadKillPoints
 }
 

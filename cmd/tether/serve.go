@@ -106,7 +106,7 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	fs.Var(&f.concurrent, "concurrent-requests", "no effect; accepted because codex exec-server has this flag.\nRequests always run concurrently, unless one depends on another")
 	f.keeper.define(fs, "let commands, output and sessions survive a crash of the server:\na small process keeps them, and starts the server again (default)")
 	f.durable = choice{durableNone, "WHAT", []string{durableNone, durableProcess}}
-	fs.Var(&f.durable, "durable", "what sessions and output survive besides that: process, the death\nof the keeper; commands end with it")
+	fs.Var(&f.durable, "durable", "let sessions and output also survive the death of the keeper, with\nwhich commands end: process, or none")
 	f.machine.define(fs)
 	group(fs, "Sandbox", userSockets, sandboxBackend)
 	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "keeper", "no-keeper", "replace-frozen", "durable", "concurrent-requests")

@@ -90,6 +90,9 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 func (c *conn) features() []string {
 	list := []string{"ack", "closeStdin", "concurrent", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "limits", "list", "observe", "once", "oneStream",
 		"remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "survivors", "termSize", "usage"}
+	if c.server.state.Durable() {
+		list = append(list, "failure")
+	}
 	if files.HasModes {
 		list = append(list, "fileAttributes")
 	}
