@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -100,6 +101,27 @@ func (s *keptServer) killWorker(t *testing.T) {
 	pid := s.awaitWorker(t, 0)
 	syscall.Kill(pid, syscall.SIGKILL)
 	s.awaitWorker(t, pid)
+}
+
+// A worker that dies between making a spool file and removing its name leaves the name, and the next one removes it.
+func TestKeeperLeavesNoSpoolFiles(t *testing.T) {
+	t.Parallel()
+	s := startKept(t)
+	s.awaitWorker(t, 0)
+	spools := func() []string {
+		return slices.DeleteFunc(s.stateFiles(), func(name string) bool { return !strings.HasPrefix(filepath.Base(name), "spool-") })
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(s.stateFiles()[0]), "spool-1"), nil, 0o600); err != nil || len(spools()) != 1 {
+		t.Fatal(err, spools())
+	}
+	s.killWorker(t)
+	tethertest.Eventually(t, func() error {
+		if left := spools(); len(left) > 0 {
+			return fmt.Errorf("left: %v", left)
+		}
+		return nil
+	})
+	s.stop(t)
 }
 
 // stop ends the server and checks that it leaves no process and no state.

@@ -157,7 +157,7 @@ func (s *storm) cgroups() (patterns []string) {
 }
 
 // stateFiles lists what is in the state directory of the server.
-func (s *storm) stateFiles() (names []string) {
+func (s *keptServer) stateFiles() (names []string) {
 	for _, entry := range s.Env {
 		if dir, ok := strings.CutPrefix(entry, "XDG_STATE_HOME="); ok {
 			names, _ = filepath.Glob(filepath.Join(dir, "tether", "server-*", "*"))

@@ -71,7 +71,8 @@ func (p *Pool) name(serial uint64) string {
 	return filepath.Join(p.dir, spoolPrefix+strconv.FormatUint(serial, 10))
 }
 
-// Sweep removes the named spool files of logs that are not in an arena any more.
+// Sweep removes spool files that have a name and belong to no log in an arena: of logs that were forgotten, and of a process that
+// died before it could remove the name. No other process may use the pool.
 func (p *Pool) Sweep(a *arena.Arena) error {
 	kept := map[string]bool{}
 	for _, slot := range a.Slots() {

@@ -91,10 +91,8 @@ func (s *Server) restore(uploads *upload.Journal, pool *outlog.Pool) error {
 		}
 	}
 	k.Held = nil
-	if s.state.Durable() {
-		if err := pool.Sweep(k.Arena); err != nil {
-			s.log.Warn("cannot remove the output of commands that are forgotten", "err", err)
-		}
+	if err := pool.Sweep(k.Arena); err != nil {
+		s.log.Warn("cannot remove the output of commands that are forgotten", "err", err)
 	}
 	if err := uploads.Sweep(); err != nil { // those of which nothing was recorded, and those of sessions that have ended
 		s.log.Warn("cannot clean up after the uploads of an earlier process", "err", err)
