@@ -152,23 +152,44 @@ func TestServerLimits(t *testing.T) {
 	if p, err = run(&wire.Limits{MemoryBytes: &more, BestEffort: &yes}); err != nil || p.Limits().MemoryBytes.Limit != 64<<20 {
 		t.Errorf("more, as a best effort: %v", err)
 	}
+	s2 := startKeeper(t, nil, "--limit-total-memory", "256M", "--limit-total-pids", "60", "--limit-total-cpus", "1")
+	c = dialKept(t, s2.url)
+	memory, processes, cpus := uint64(300<<20), uint64(61), wire.Amount(1.5)
+	for name, limits := range map[string]wire.Limits{"memoryBytes": {MemoryBytes: &memory}, "processes": {Processes: &processes}, "cpus": {CPUs: &cpus}} {
+		if _, err = run(&limits); err == nil || !strings.Contains(err.Error(), "`"+name+"`") || !strings.Contains(err.Error(), "more than all commands of this server together get") {
+			t.Errorf("%s above the total: %v", name, err)
+		}
+	}
+	p, err = run(&wire.Limits{MemoryBytes: &memory, Processes: &processes, CPUs: &cpus, BestEffort: &yes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := p.Limits(); in.MemoryBytes.Limit != 256<<20 || in.Processes.Limit != 60 || in.CPUs.Limit != 1 {
+		t.Errorf("above the total, as a best effort: %+v", in)
+	}
+	stopped(t, s2)
 	stopped(t, s)
 }
 
 // A server whose limits cannot be enforced does not start, and says why.
 func TestServerLimitsThatCannotBe(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct{ flag, value, want string }{
-		{"--limit-memory", "100T", "more than this machine has"},
-		{"--limit-cpus", "4000", "more than this machine has"},
-		{"--limit-total-pids", "3", "less than a command in a sandbox needs"},
-		{"--limit-cpus", "NaN", "expected a number of processors"},
-		{"--limit-cpus", "-1", "expected a number of processors"},
-		{"--limit-memory", "0", "must be at least 1 byte"},
-		{"--limit-time", "0s", "expected a duration"},
+	for _, row := range []struct {
+		flag, value, want string
+		more              []string
+	}{
+		{"--limit-cpus", "1.5", "more than all commands together get: 1", []string{"--limit-total-cpus", "1"}},
+		{"--limit-memory", "128M", "more than all commands together get: 67108864", []string{"--limit-total-memory", "64M"}},
+		{"--limit-memory", "100T", "more than this machine has", nil},
+		{"--limit-cpus", "4000", "more than this machine has", nil},
+		{"--limit-total-pids", "3", "less than a command in a sandbox needs", nil},
+		{"--limit-cpus", "NaN", "expected a number of processors", nil},
+		{"--limit-cpus", "-1", "expected a number of processors", nil},
+		{"--limit-memory", "0", "must be at least 1 byte", nil},
+		{"--limit-time", "0s", "expected a duration", nil},
 	} {
 		for _, keeper := range []string{"--keeper", "--no-keeper"} {
-			p := startTether(t, "serve", keeper, row.flag, row.value)
+			p := startTether(t, append([]string{"serve", keeper, row.flag, row.value}, row.more...)...)
 			p.Wait()
 			if p.ProcessState.ExitCode() == 0 || !strings.Contains(p.stderr.String(), row.want) {
 				t.Errorf("%s %s %s: %v, %s", keeper, row.flag, row.value, p.ProcessState, p.stderr)

@@ -29,6 +29,9 @@ type Config struct {
 	// Limits are those of each command that asks for none, and the most that a client may ask for.
 	Limits proc.Limits
 
+	// Total limits all commands together. No client gets more for one of them: control groups of version 1 refuse it.
+	Total proc.Limits
+
 	// Own reports whether the server listens on an address; nil: it listens
 	// nowhere.
 	Own func(netip.AddrPort) bool

@@ -80,8 +80,8 @@ func least(inSandbox bool) proc.Limits {
 	return limits
 }
 
-// checkLimits decides which limits a command has. A client that asks for more than the server grants or the machine has
-// is refused, or gets less if it says bestEffort.
+// checkLimits decides which limits a command has. A client that asks for more than the server grants, more than all commands
+// together get or more than the machine has is refused, or gets less if it says bestEffort.
 func (l *Launcher) checkLimits(c *Command) error {
 	if c.params.Limits == nil {
 		c.limits = l.config.Limits
@@ -112,7 +112,7 @@ func (l *Launcher) checkLimits(c *Command) error {
 		for _, most := range []struct {
 			value uint64
 			of    string
-		}{{granted, "this server grants to a command"}, {machine[i], has}} {
+		}{{granted, "this server grants to a command"}, {l.config.Total[i], "all commands of this server together get"}, {machine[i], has}} {
 			if most.value == 0 || limits[i] <= most.value {
 				continue
 			}
@@ -135,6 +135,11 @@ func limitError(l proc.Limit, format string, value uint64, what string, bound []
 func CheckServerLimits(each, total proc.Limits) error {
 	machine, lowest := proc.MachineLimits(), least(true)
 	machine[proc.LimitTime] = uint64(mostTime)
+	for i, value := range each {
+		if l := proc.Limit(i); total[i] != 0 && value > total[i] {
+			return fmt.Errorf("the limit of %s for a command, %s, is more than all commands together get: %s", l, InWire(l, value).AppendJSON(nil), InWire(l, total[i]).AppendJSON(nil))
+		}
+	}
 	for _, limits := range []struct {
 		of     string
 		values proc.Limits

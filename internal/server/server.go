@@ -96,7 +96,8 @@ func New(cfg Config) (*Server, error) {
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
 		Pool:   pool,
 		Launch: launch.Config{
-			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.acceptsAt, Decisions: &s.decisions, Limits: cfg.Limits,
+			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.acceptsAt, Decisions: &s.decisions,
+			Limits: cfg.Limits, Total: cfg.TotalLimits,
 		},
 		Uploads: uploads, Log: cfg.Log, Removed: s.idle.Released,
 	}
