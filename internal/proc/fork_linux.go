@@ -102,11 +102,7 @@ func (r *forkRequest) giveUp() {
 		r.group.kill()
 		r.group.release(nil)
 	}
-	if !r.limits.release() {
-		r.limits.end()
-		r.limits.unclaim()
-	}
-	r.limits.keep()
+	r.limits.drop()
 }
 
 func startForker(h *host) *forker {

@@ -61,9 +61,6 @@ func newHost(s *Supervisor) *host {
 		h.reaper = reaper
 	}
 	h.forks = startForker(h)
-	if h.limiter.weighs {
-		s.tasks.Go(h.limiter.moveServer) // ends soon
-	}
 	return h
 }
 
@@ -486,11 +483,7 @@ func (c *child) close() {
 
 // releaseTree gives up the tree of a closed child, and its limits, if everything that it started has ended.
 func (c *child) releaseTree(view tableView) bool {
-	if !c.limits.release() || !c.tree.release(view) {
-		return false
-	}
-	c.limits.keep()
-	return true
+	return c.limits.release() && c.tree.release(view)
 }
 
 func (c *child) closeFiles() {

@@ -18,41 +18,33 @@ type limitGroups struct {
 	owner   *limiter
 	number  int
 	paths   [groupLimits]string // "": none
-	limited [groupLimits]bool   // those that limit it; one without a limit is for its weight
+	limited [groupLimits]bool   // those that limit it; the process is not in the others
 	slot    *arena.Slot         // where the number is recorded; nil: nowhere
 }
 
 // make makes the cgroups of version 1 for a process; nil: it needs none.
 func (l *limiter) make(e *Enforced) (*limitGroups, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	g := &limitGroups{owner: l}
 	for i := range g.limited {
 		g.limited[i] = e.Limits[i] != 0 && e.By[i] == ByCgroup1
 	}
-	switch {
-	case !g.reusable():
-	case !l.weighs:
+	if g.limited == [groupLimits]bool{} {
 		return nil, nil
-	case len(l.free) > 0:
-		last := len(l.free) - 1
-		g.number, l.free = l.free[last], l.free[:last]
-		g.paths[LimitCPUs] = l.v1[LimitCPUs].parent.child(g.number)
-		return g, nil
 	}
-	l.next++
-	g.number = l.next
-	if !g.reusable() {
-		if l.spare != nil {
-			g.number, g.paths, l.spare = l.spare.number, l.spare.paths, nil
-		}
-		if !l.prepares {
-			l.prepares = true
-			l.preparer.Go(l.prepare) // ends soon
-		}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.spare != nil {
+		g.number, g.paths, l.spare = l.spare.number, l.spare.paths, nil
+	} else {
+		l.next++
+		g.number = l.next
 	}
-	for i := range g.paths {
-		if !g.limited[i] && (!l.weighs || Limit(i) != LimitCPUs) {
+	if !l.prepares {
+		l.prepares = true
+		l.preparer.Go(l.prepare) // ends soon
+	}
+	for i, limited := range g.limited {
+		if !limited {
 			continue
 		}
 		if err := g.addLocked(i, e.Limits[i]); err != nil {
@@ -63,7 +55,7 @@ func (l *limiter) make(e *Enforced) (*limitGroups, error) {
 	return g, nil
 }
 
-// addLocked makes the cgroup of a controller; value is its limit, or 0.
+// addLocked makes the cgroup of a controller, if it was not prepared, and limits it.
 func (g *limitGroups) addLocked(controller int, value uint64) error {
 	parent, err := g.owner.parentLocked(controller)
 	if err == nil && g.paths[controller] == "" {
@@ -96,17 +88,11 @@ func (l *limiter) prepare() {
 	l.spare, l.prepares = g, false
 }
 
-// reusable reports whether another process can have the cgroups later.
-func (g *limitGroups) reusable() bool { return g.limited == [groupLimits]bool{} }
-
-// weightGroupsKept is how many empty cgroups are kept for the next processes: making and removing one takes 50 µs.
-const weightGroupsKept = 64
-
 // writes returns what the child writes: it joins its own cgroups, and those of all commands for the other controllers.
 func (l *limiter) writes(g *limitGroups) (list []fork.Write) {
 	for i, write := range l.joins {
-		if g != nil && g.paths[i] != "" && (g.limited[i] || l.weighs && Limit(i) == LimitCPUs) {
-			write = join(g.paths[i], write.Optional && !g.limited[i])
+		if g != nil && g.limited[i] {
+			write = join(g.paths[i])
 		}
 		if write.Path != "" {
 			list = append(list, write)
@@ -154,9 +140,9 @@ func (l *limiter) adopt(slot *arena.Slot) *limitGroups {
 	return g
 }
 
-// release removes the cgroups if no process is in them. Those that can be used again are left for keep.
+// release removes the cgroups if no process is in them.
 func (g *limitGroups) release() bool {
-	if g == nil || g.reusable() {
+	if g == nil {
 		return true
 	}
 	for _, path := range g.paths {
@@ -171,21 +157,12 @@ func (g *limitGroups) release() bool {
 	return true
 }
 
-// keep takes back a cgroup that can be used again. Nothing is left of its process, and if there is, it gets its share of the
-// processors with the next one.
-func (g *limitGroups) keep() {
-	if g == nil || !g.reusable() {
-		return
+// drop removes the cgroups of a process that was not started, or whose start was abandoned.
+func (g *limitGroups) drop() {
+	if !g.release() {
+		g.end()
+		g.unclaim()
 	}
-	g.unclaim()
-	l := g.owner
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.free) < weightGroupsKept {
-		l.free = append(l.free, g.number)
-		return
-	}
-	removeCgroup(g.paths[LimitCPUs])
 }
 
 // end kills what is in the cgroups, and removes them.

@@ -6,24 +6,22 @@ import (
 	"time"
 )
 
-// BenchmarkStartLimited starts /bin/true without limits, in a group for its weight, and with limits of memory, processors,
-// processes, open files and time, in turn. On a busy machine compare the tenth percentiles.
+// BenchmarkStartLimited starts /bin/true without limits, and with limits of memory, processors, processes, open files and time, in
+// turn. On a busy machine compare the tenth percentiles.
 func BenchmarkStartLimited(b *testing.B) {
 	limited := trueSpec
 	limited.Limits = Limits{LimitMemory: 256 << 20, LimitCPUs: 1500, LimitProcesses: 256, LimitFiles: 256, LimitTime: uint64(time.Hour)}
 	rows := []*struct {
 		name  string
-		cfg   Config
 		spec  Spec
 		sup   *Supervisor
 		times []time.Duration
 	}{
 		{name: "plain", spec: trueSpec},
-		{name: "weighed", cfg: Config{OwnGroup: true, Weights: true}, spec: trueSpec},
 		{name: "limited", spec: limited},
 	}
 	for _, r := range rows {
-		r.sup = New(r.cfg)
+		r.sup = New(Config{})
 		defer r.sup.Close()
 		if err := r.sup.CheckLimits(r.spec.Limits); err != nil {
 			b.Skip(err)

@@ -22,16 +22,6 @@ const (
 	// kernel.
 	cpuPeriod = 100_000
 
-	// commandWeight and serverWeight are the weights of all commands together, and of the server, when they want the
-	// processors: in busy threads for each processor. With less, a command would wait for other programs of the machine
-	// whenever another command is busy.
-	commandWeight = 8
-	serverWeight  = 2 * commandWeight
-
-	// defaultWeight and defaultShares are the weights of one busy thread, in versions 2 and 1.
-	defaultWeight = 100
-	defaultShares = 1024
-
 	// commandScore is by how much the score of a command for the out-of-memory killer is above that of the server.
 	commandScore = 500
 	maxScore     = 1000
@@ -53,12 +43,8 @@ type limiter struct {
 	score fork.Write              // what each command writes; without a path: nothing
 	joins [groupLimits]fork.Write // the cgroups of version 1 that each command joins, unless it has its own
 
-	weighs bool   // each command has a cgroup of version 1 of its own, so that all commands have the same weight
-	leaf   string // the cgroup of version 1 of this program, with more weight; "": none
-
 	mu   sync.Mutex
-	next int   // number of the last cgroups of version 1
-	free []int // numbers of cgroups of version 1 without limits, for reuse
+	next int // number of the last cgroups of version 1
 
 	spare    *limitGroups // new ones for the next process with limits; nil: none
 	preparer *sync.WaitGroup
@@ -84,7 +70,7 @@ func newLimiter(m *memberships, name string, cfg Config, groups *cgroups, tasks 
 	if cfg.Keeper != nil {
 		l.openEarlier()
 	}
-	l.limitAll(cfg.Weights)
+	l.limitAll()
 	if text, ok := scoreOfCommands(); ok {
 		l.score = fork.Write{Path: "/proc/self/oom_score_adj", Text: text, Step: fork.StepScore, Optional: true}
 	}
@@ -104,7 +90,6 @@ func (h *hierarchy) find(m *memberships, controller string, off bool) {
 		h.missing = fmt.Errorf("%s cannot be written: %w", h.own, h.missing)
 		return
 	}
-	sweepLeaves(h.own)
 	stale, _ := filepath.Glob(filepath.Join(h.own, cgroupPrefix+"*"))
 	for _, dir := range stale {
 		if fd, err := lockCgroup(dir, filelock.Exclusive); err == nil {
@@ -145,29 +130,22 @@ func (l *limiter) parentLocked(controller int) (*parentGroup, error) {
 	return &h.parent, nil
 }
 
-// limitAll limits all commands together, and with weights gives them less weight than the server.
-func (l *limiter) limitAll(weights bool) {
-	for i := range groupLimits {
-		value := l.total[i]
-		weighs := weights && Limit(i) == LimitCPUs
-		if value == 0 && !weighs {
+// limitAll limits all commands together.
+func (l *limiter) limitAll() {
+	for i, value := range l.total[:groupLimits] {
+		if value == 0 {
 			continue
 		}
-		if err := l.limitParent(i, value, weighs); err != nil && value != 0 {
+		if err := l.limitParent(i, value); err != nil {
 			l.totalErrs = errors.Join(l.totalErrs, l.unenforceable(Limit(i), err))
 		}
 	}
 }
 
 // limitParent limits the parent cgroup of a controller, and sees to it that each command is in it.
-func (l *limiter) limitParent(controller int, value uint64, weighs bool) error {
+func (l *limiter) limitParent(controller int, value uint64) error {
 	if l.v2 != nil && l.v2.delegated.enabled[controller] {
-		path := l.v2.parent.path
-		if weighs && l.v2.delegated.leaf != "" { // the two share the weight of the service
-			_ = writeText(path+"/cpu.weight", strconv.Itoa(defaultWeight*commandWeight))
-			_ = writeText(l.v2.delegated.leaf+"/cpu.weight", strconv.Itoa(defaultWeight*serverWeight))
-		}
-		return setLimit(path, ByCgroup2, Limit(controller), value)
+		return setLimit(l.v2.parent.path, ByCgroup2, Limit(controller), value)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,40 +153,16 @@ func (l *limiter) limitParent(controller int, value uint64, weighs bool) error {
 	if err != nil {
 		return err
 	}
-	if weighs {
-		l.weighs = writeText(parent.path+"/cpu.shares", sharesOf(commandWeight)) == nil
-	}
 	if err := setLimit(parent.path, ByCgroup1, Limit(controller), value); err != nil {
 		return err
 	}
-	l.joins[controller] = join(parent.path, value == 0)
+	l.joins[controller] = join(parent.path)
 	return nil
 }
 
 // join lets a child move itself into a cgroup of version 1. That takes no global lock, unlike moving another process.
-func join(path string, optional bool) fork.Write {
-	return fork.Write{Path: path + "/tasks", Text: "0", Step: fork.StepGroup, Optional: optional}
-}
-
-// sharesOf is a weight for version 1. The kernel divides the shares of a group between the processors.
-func sharesOf(weight int) string { return strconv.Itoa(defaultShares * runtime.NumCPU() * weight) }
-
-// moveServer moves this program to where it has more weight than commands. The kernel takes milliseconds for that.
-func (l *limiter) moveServer() {
-	l.mu.Lock()
-	own := l.v1[LimitCPUs].own
-	leaf := filepath.Join(own, leafPrefix+l.name)
-	l.mu.Unlock()
-	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return
-	}
-	if writeText(leaf+"/cpu.shares", sharesOf(serverWeight)) != nil || writeText(leaf+"/cgroup.procs", strconv.Itoa(os.Getpid())) != nil {
-		unix.Rmdir(leaf)
-		return
-	}
-	l.mu.Lock()
-	l.leaf = leaf
-	l.mu.Unlock()
+func join(path string) fork.Write {
+	return fork.Write{Path: path + "/tasks", Text: "0", Step: fork.StepGroup}
 }
 
 // setLimit limits a cgroup; 0: not at all.
@@ -384,9 +338,6 @@ func (l *limiter) close() {
 		if parent := &l.v1[i].parent; parent.path != "" {
 			parent.close()
 		}
-	}
-	if l.leaf != "" && writeText(l.v1[LimitCPUs].own+"/cgroup.procs", strconv.Itoa(os.Getpid())) == nil {
-		unix.Rmdir(l.leaf)
 	}
 }
 

@@ -279,6 +279,23 @@ func TestTotalLimit(t *testing.T) {
 	awaitSettled(t, s, second)
 }
 
+// A limit of processes does not move commands to a cgroup of version 1 of the processors: its shares would count instead of
+// their own.
+func TestNoWeights(t *testing.T) {
+	t.Parallel()
+	cfg := Config{OwnGroup: true}
+	cfg.Total[LimitProcesses] = 1000
+	s := newSupervisor(t, cfg)
+	needGroups(t, s, LimitProcesses)
+	cpu := "grep ':cpu[:,]' /proc/self/cgroup; :"
+	plain, limited := shell(cpu), limited(cpu, map[Limit]uint64{LimitProcesses: 100})
+	for _, spec := range []Spec{plain, limited} {
+		if out := finish(t, s, spec).text(outlog.Stdout); strings.Contains(out, cgroupPrefix) {
+			t.Errorf("the command is in %q", out)
+		}
+	}
+}
+
 // Without control groups a total is an error.
 func TestTotalLimitWithoutGroups(t *testing.T) {
 	t.Parallel()
@@ -362,49 +379,6 @@ func TestStoredLimits(t *testing.T) {
 	want.store(slot)
 	if got := storedLimits(slot); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-// Where there are groups, each command of a server has one for its weight, and the server has more weight than all of them. Groups
-// are reused, and nothing is left at the end.
-func TestWeights(t *testing.T) {
-	before := readText("/proc/self/cgroup")
-	s := New(Config{OwnGroup: true, Weights: true})
-	s.needHost()
-	defer s.Close()
-	if !s.host.limiter.weighs {
-		t.Skip("there are no weights of version 1 here")
-	}
-	s.tasks.Wait() // for the move
-	l := s.host.limiter
-	parent, leaf := l.v1[LimitCPUs].parent.path, l.leaf
-	if leaf == "" {
-		t.Fatal("this program was not moved")
-	}
-	ours, _ := strconv.Atoi(strings.TrimSpace(readText(leaf + "/cpu.shares")))
-	theirs, _ := strconv.Atoi(strings.TrimSpace(readText(parent + "/cpu.shares")))
-	if theirs == 0 || ours <= theirs {
-		t.Errorf("the server has %d shares, the commands have %d", ours, theirs)
-	}
-	var places []string
-	for range 3 {
-		out := finish(t, s, shell("grep :cpu: /proc/self/cgroup")).text(outlog.Stdout)
-		if !strings.Contains(out, "/"+filepath.Base(parent)+"/") {
-			t.Errorf("the command is in %q", out)
-		}
-		places = append(places, out)
-	}
-	if places[0] != places[2] {
-		t.Errorf("groups are not reused: %q", places)
-	}
-	s.Close()
-	for _, dir := range []string{parent, leaf} {
-		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left: %v", dir, err)
-		}
-	}
-	if after := readText("/proc/self/cgroup"); after != before {
-		t.Errorf("this program is in %q, before %q", after, before)
 	}
 }
 

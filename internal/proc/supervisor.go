@@ -86,10 +86,6 @@ type Config struct {
 	// commands. Only a program that does nothing else may want that.
 	OwnGroup bool
 
-	// Weights gives the server more weight than its commands, and all commands the same, where control groups have weights. While
-	// the processors are busy, output then comes in smaller pieces, which costs a quarter of the throughput.
-	Weights bool
-
 	// Total limits all processes together: memory, processors and processes. [Supervisor.CheckLimits] tells whether
 	// that is possible.
 	Total Limits

@@ -54,8 +54,7 @@ func (c Config) OpenState() (*statedir.Dir, error) {
 
 // state returns the directory of the server, and what its supervisor needs.
 func (c Config) state() (*statedir.Dir, proc.Config, error) {
-	procs := proc.Config{Log: c.Log, Subreaper: c.Subreaper, OwnGroup: c.OwnGroup, Total: c.TotalLimits,
-		Weights: c.OwnGroup && (c.Limits.Any() || c.TotalLimits.Any())}
+	procs := proc.Config{Log: c.Log, Subreaper: c.Subreaper, OwnGroup: c.OwnGroup, Total: c.TotalLimits}
 	var state *statedir.Dir
 	var err error
 	if c.Kept == nil {
