@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -103,27 +104,45 @@ func TestDelegatedControllers(t *testing.T) {
 	}
 }
 
-// The files of both versions get their values in the form that the kernel expects.
+// The files of both versions get their values in the form that the kernel expects. When a command of version 2 has too much
+// memory, all its processes are killed; when all commands together have too much, not all commands are.
 func TestLimitFiles(t *testing.T) {
 	limits := Limits{LimitMemory: 1 << 30, LimitCPUs: 1500, LimitProcesses: 256}
-	for by, want := range map[By]map[string]string{
-		ByCgroup2: {"memory.max": "1073741824", "memory.swap.max": "0", "memory.oom.group": "1", "cpu.max": "150000 100000", "pids.max": "256"},
-		ByCgroup1: {"memory.limit_in_bytes": "1073741824", "cpu.cfs_quota_us": "150000", "pids.max": "256"},
+	all := [groupLimits]bool{true, true, true}
+	for _, row := range []struct {
+		name string
+		set  func(dir string) error
+		want map[string]string
+	}{
+		{"a command, version 2", func(dir string) error {
+			return (&Enforced{Limits: limits, By: [LimitCount]By{ByCgroup2, ByCgroup2, ByCgroup2}}).set(dir)
+		}, map[string]string{"memory.max": "1073741824", "memory.swap.max": "0", "memory.oom.group": "1", "cpu.max": "150000 100000", "pids.max": "256"}},
+		{"all commands, version 2", func(dir string) error {
+			l := &limiter{total: limits, v2: &cgroups{parent: parentGroup{path: dir}, delegated: delegated{enabled: all}}}
+			l.limitAll()
+			return l.totalErrs
+		}, map[string]string{"memory.max": "1073741824", "memory.swap.max": "0", "memory.oom.group": "", "cpu.max": "150000 100000", "pids.max": "256"}},
+		{"version 1", func(dir string) (err error) {
+			for i := range groupLimits {
+				if e := setLimit(dir, ByCgroup1, Limit(i), limits[i]); !swapCounts() {
+					err = errors.Join(err, e)
+				}
+			}
+			return err
+		}, map[string]string{"memory.limit_in_bytes": "1073741824", "cpu.cfs_quota_us": "150000", "pids.max": "256"}},
 	} {
 		dir := t.TempDir()
-		for name := range want {
+		for name := range row.want {
 			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for i := range groupLimits {
-			if err := setLimit(dir, by, Limit(i), limits[i]); err != nil && (by != ByCgroup1 || !swapCounts()) {
-				t.Error(err)
-			}
+		if err := row.set(dir); err != nil {
+			t.Errorf("%s: %v", row.name, err)
 		}
-		for name, text := range want {
+		for name, text := range row.want {
 			if got := readText(filepath.Join(dir, name)); got != text {
-				t.Errorf("%s: %s has %q, want %q", by, name, got, text)
+				t.Errorf("%s: %s has %q, want %q", row.name, name, got, text)
 			}
 		}
 	}

@@ -165,7 +165,7 @@ func join(path string) fork.Write {
 	return fork.Write{Path: path + "/tasks", Text: "0", Step: fork.StepGroup}
 }
 
-// setLimit limits a cgroup; 0: not at all.
+// setLimit limits a cgroup, of a command or of all; 0: not at all.
 func setLimit(path string, by By, limit Limit, value uint64) error {
 	if value == 0 {
 		return nil
@@ -175,7 +175,6 @@ func setLimit(path string, by By, limit Limit, value uint64) error {
 	switch {
 	case limit == LimitMemory && by == ByCgroup2:
 		_ = writeText(path+"/memory.swap.max", "0") // there may be no swap
-		_ = writeText(path+"/memory.oom.group", "1")
 		return writeText(path+"/memory.max", text)
 	case limit == LimitMemory:
 		err := writeText(path+"/memory.limit_in_bytes", text)
@@ -282,6 +281,9 @@ func (e *Enforced) set(path string) error {
 	for i, value := range e.Limits[:groupLimits] {
 		if e.By[i] != ByCgroup2 {
 			continue
+		}
+		if Limit(i) == LimitMemory {
+			_ = writeText(path+"/memory.oom.group", "1") // not in the cgroup of all commands: the kernel would kill all of them at once
 		}
 		if err := setLimit(path, ByCgroup2, Limit(i), value); err != nil {
 			removeCgroup(path)
