@@ -355,12 +355,23 @@ func MachineLimits() (most Limits) {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
 		most[LimitFiles] = files.Max
 	}
-	if os.Geteuid() == 0 { // which may raise it
+	if mayRaiseLimits() {
 		if open, err := strconv.ParseUint(strings.TrimSpace(readText("/proc/sys/fs/nr_open")), 10, 64); err == nil {
 			most[LimitFiles] = open
 		}
 	}
 	return most
+}
+
+// mayRaiseLimits reports whether this program may raise the hard limits of its children. Root in a container often may not,
+// and in a user namespace the capability has no effect.
+func mayRaiseLimits() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if unix.Capget(&header, &sets[0]) != nil || sets[0].Effective&(1<<unix.CAP_SYS_RESOURCE) == 0 {
+		return false
+	}
+	return strings.Join(strings.Fields(readText("/proc/self/uid_map")), " ") == "0 0 4294967295"
 }
 
 // limitSupport implements Supervisor.LimitSupport.

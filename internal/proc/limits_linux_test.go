@@ -2,8 +2,11 @@ package proc
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -182,6 +185,34 @@ func TestRlimits(t *testing.T) {
 	}
 	if info, err := os.Stat(spec.Dir + "/file"); err != nil || info.Size() != 8<<10 {
 		t.Errorf("the file: %v, %v", info, err)
+	}
+}
+
+func init() {
+	// The helper prints the most open files, with and without the capability to raise the limit.
+	helpers["machine-files"] = func() {
+		runtime.LockOSThread()
+		fmt.Println(unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 400, Max: 500}), mayRaiseLimits(), MachineLimits()[LimitFiles])
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var sets [2]unix.CapUserData
+		err := unix.Capget(&header, &sets[0])
+		sets[0].Effective &^= 1 << unix.CAP_SYS_RESOURCE
+		fmt.Println(errors.Join(err, unix.Capset(&header, &sets[0])), mayRaiseLimits(), MachineLimits()[LimitFiles])
+	}
+}
+
+// A command gets no more open files than the hard limit of a server that may not raise it, such as root in a container.
+func TestMostOpenFiles(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), helperVariable+"=machine-files")
+	out, err := cmd.Output()
+	most := "<nil> false 500\n"
+	if mayRaiseLimits() {
+		most = "<nil> true " + readText("/proc/sys/fs/nr_open")
+	}
+	if err != nil || string(out) != most+"<nil> false 500\n" {
+		t.Errorf("%q, %v", out, err)
 	}
 }
 
