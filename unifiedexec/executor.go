@@ -57,6 +57,11 @@ type HostRefuser interface {
 	RefusedHosts() []string
 }
 
+// A LimitReporter is a Process that knows which limits it has; nil: none, or not known.
+type LimitReporter interface {
+	Limits() *wire.LimitsInForce
+}
+
 // Remote makes an executor from a client. The caller keeps owning the client.
 func Remote(c *client.Client) Executor {
 	return RemoteFunc(func(context.Context) (*client.Client, error) { return c, nil })

@@ -39,7 +39,7 @@ type Environment struct {
 	Network *client.Network
 
 	// Limits, if set, are those of each command with everything that it starts. An executor that cannot enforce them
-	// refuses commands, unless they say BestEffort.
+	// refuses commands, unless they say BestEffort. Then the results have notes about the limits that do not hold.
 	Limits *wire.Limits
 }
 

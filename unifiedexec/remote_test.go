@@ -267,6 +267,22 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// A result says which limits do not hold.
+func TestShortfallOfLimits(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	m, err := New(Config{Environments: []Environment{{ID: "e", Executor: Remote(r.client), Cwd: "/",
+		Limits: &wire.Limits{DiskBytes: ptr[uint64](1 << 20), BestEffort: ptr(true)}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	got, err := m.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: "true", Login: ptr(false)})
+	if err != nil || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "the limit of disk space, 1 MiB, ") {
+		t.Errorf("%v, %+v", err, got)
+	}
+}
+
 // Close ends everything while many calls are under way.
 func TestCloseWhileBusy(t *testing.T) {
 	r := newRig(t, nil)

@@ -284,6 +284,9 @@ func (s *session) start(ctx context.Context, b bounds, c call) (event, error) {
 	if err != nil {
 		return s.notStarted(ctx, id, err)
 	}
+	if l, ok := p.(LimitReporter); ok {
+		s.notes = append(s.notes, l.Limits().Shortfalls(r.environment.Limits)...)
+	}
 	a := newAttempt(number, id, p)
 	a.closedNetwork = restrictsNetwork(b.sandbox)
 	s.mu.Lock()

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"time"
 )
 
 // Limits are those of a process with everything that it starts (tether). A limit that is nil is not asked for. An unknown
-// member is an error, other than in all other parameters: a limit that is not understood would not be enforced.
+// member is an error, unlike in all other parameters: a limit that is not understood would not be enforced.
 type Limits struct {
 	MemoryBytes *uint64 `json:"memoryBytes,omitempty"`
 	CPUs        *Amount `json:"cpus,omitempty"`      // processors; may be a fraction
@@ -120,6 +121,52 @@ const (
 	ByTimer   = "timer"   // the server
 	ByNothing = "none"    // it is not enforced
 )
+
+// Shortfalls says for people, in one sentence each, which of the limits that were asked for are not enforced, or not as asked. Without
+// bestEffort there are none: the server has refused the start.
+func (l *LimitsInForce) Shortfalls(asked *Limits) (texts []string) {
+	if asked == nil {
+		return nil
+	}
+	if l == nil {
+		l = &LimitsInForce{} // a server that does not know limits
+	}
+	add := func(name string, asked, part Amount, in *LimitInForce, text func(Amount) string) {
+		switch {
+		case asked == 0:
+		case in == nil || in.By == ByNothing:
+			texts = append(texts, fmt.Sprintf("the limit of %s, %s, is not enforced", name, text(asked)))
+		case in.Limit+part <= asked:
+			texts = append(texts, fmt.Sprintf("the limit of %s is %s instead of %s: the server grants no more", name, text(in.Limit), text(asked)))
+		}
+	}
+	count := func(n *uint64) Amount {
+		if n == nil {
+			return 0
+		}
+		return Amount(*n)
+	}
+	cpus := Amount(0)
+	if asked.CPUs != nil {
+		cpus = *asked.CPUs
+	}
+	size := func(n Amount) string { return SizeText(uint64(min(n, math.MaxInt64))) }
+	plain := func(n Amount) string { return string(n.AppendJSON(nil)) }
+	span := func(n Amount) string { return time.Duration(min(n*1e6, math.MaxInt64)).String() }
+	add("memory", count(asked.MemoryBytes), 1, l.MemoryBytes, size)
+	add("processors", cpus, 0.001, l.CPUs, plain) // servers round to thousandths
+	add("processes", count(asked.Processes), 1, l.Processes, plain)
+	if in := l.Processes; asked.Processes != nil && in != nil && in.By == ByRlimit {
+		texts = append(texts, "the limit of processes counts all processes that the user of the server has started since the command began")
+	}
+	add("open files", count(asked.OpenFiles), 1, l.OpenFiles, plain)
+	add("disk space", count(asked.DiskBytes), 1, l.DiskBytes, size)
+	if in := l.DiskBytes; asked.DiskBytes != nil && in != nil && in.By == ByRlimit {
+		texts = append(texts, fmt.Sprintf("the limit of disk space, %s, holds for the size of each file, not for all files together", size(in.Limit)))
+	}
+	add("time", count(asked.TimeMs), 1, l.TimeMs, span)
+	return texts
+}
 
 // An Amount is a finite number that may have a fraction.
 type Amount float64

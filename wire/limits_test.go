@@ -2,6 +2,7 @@ package wire
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -75,6 +76,39 @@ func TestAmounts(t *testing.T) {
 	for value, want := range map[float64]string{1.5: "1.5", 2: "2", 1 << 53: "9007199254740992", 0.001: "0.001", math.NaN(): "null"} {
 		if got := string(Amount(value).AppendJSON(nil)); got != want {
 			t.Errorf("%v is written as %s", value, got)
+		}
+	}
+}
+
+// A client can tell its user which limits do not hold, and nothing else.
+func TestShortfalls(t *testing.T) {
+	asked := &Limits{MemoryBytes: new(uint64(64 << 20)), CPUs: new(Amount(1.0004)), Processes: new(uint64(10)), OpenFiles: new(uint64(900)),
+		DiskBytes: new(uint64(1 << 20)), TimeMs: new(uint64(90_000)), BestEffort: new(true)}
+	met := func() *LimitsInForce {
+		return &LimitsInForce{MemoryBytes: &LimitInForce{64 << 20, ByCgroup2}, CPUs: &LimitInForce{1, ByCgroup1}, Processes: &LimitInForce{10, ByCgroup2},
+			OpenFiles: &LimitInForce{900, ByRlimit}, TimeMs: &LimitInForce{90_000, ByTimer}}
+	}
+	each := met()
+	each.DiskBytes = &LimitInForce{1 << 20, ByRlimit}
+	partly := met()
+	partly.MemoryBytes, partly.Processes.By, partly.OpenFiles.Limit, partly.CPUs = nil, ByRlimit, 500, &LimitInForce{1, ByNothing}
+	for _, row := range []struct {
+		in    *LimitsInForce
+		asked *Limits
+		want  []string
+	}{
+		{nil, nil, nil},
+		{nil, &Limits{TimeMs: new(uint64(90_000))}, []string{"the limit of time, 1m30s, is not enforced"}},
+		{each, asked, []string{"the limit of disk space, 1 MiB, holds for the size of each file, not for all files together"}},
+		{partly, asked, []string{
+			"the limit of memory, 64 MiB, is not enforced", "the limit of processors, 1.0004, is not enforced",
+			"the limit of processes counts all processes that the user of the server has started since the command began",
+			"the limit of open files is 500 instead of 900: the server grants no more",
+			"the limit of disk space, 1 MiB, is not enforced",
+		}},
+	} {
+		if got := row.in.Shortfalls(row.asked); !slices.Equal(got, row.want) {
+			t.Errorf("%q, want %q", got, row.want)
 		}
 	}
 }

@@ -218,7 +218,11 @@ func TestRunWithLimits(t *testing.T) {
 	if _, text, code := run("--disk", "1M", "--", "true"); code != exitRefused || !strings.Contains(text, "--best-effort") {
 		t.Errorf("%q, %d", text, code)
 	}
-	if _, text, code := run("--disk", "1K", "--best-effort", "--cwd", t.TempDir(), "--", "sh", "-c", "exec head -c 2K /dev/zero >file"); code != 128+25 {
+	if _, text, code := run("--disk", "1K", "--best-effort", "--cwd", t.TempDir(), "--", "sh", "-c", "exec head -c 2K /dev/zero >file"); code != 128+25 ||
+		!strings.Contains(text, "tether: the limit of disk space, 1 KiB, holds for the size of each file") {
+		t.Errorf("%q, %d", text, code)
+	}
+	if _, text, code := run("--pids", "50", "--files", "100", "--best-effort", "--", "true"); code != 0 || text != "" {
 		t.Errorf("%q, %d", text, code)
 	}
 	tethertest.NeedBubblewrap(t)

@@ -172,6 +172,9 @@ func (r *runCommand) run(ctx context.Context) (err error) {
 		return orSignal(starting, err)
 	}
 	stop()
+	for _, text := range p.Limits().Shortfalls(r.limits.limits()) {
+		fmt.Fprintln(r.stderr, prefix+text)
+	}
 	if r.detach {
 		if _, err := fmt.Fprintln(r.stdout, p.ID()); err != nil {
 			return err
