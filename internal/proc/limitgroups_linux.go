@@ -177,6 +177,19 @@ func (g *limitGroups) end() {
 	}
 }
 
+// members lists the processes in the cgroups that limit the process.
+func (g *limitGroups) members() (pids []int) {
+	if g == nil {
+		return nil
+	}
+	for i, path := range g.paths {
+		if g.limited[i] {
+			pids = append(pids, groupMembers(path)...)
+		}
+	}
+	return pids
+}
+
 // groupMembers lists the processes in a cgroup of version 1 and in those below it.
 func groupMembers(dir string) (pids []int) {
 	pids = (&cgroup{path: dir}).list()

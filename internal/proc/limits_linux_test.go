@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -308,6 +309,39 @@ func TestTotalLimit(t *testing.T) {
 	first.Kill()
 	second.Kill()
 	awaitSettled(t, s, second)
+}
+
+// Where there is no cgroup of version 2, the cgroups that limit a command also tell what belongs to it: a daemon, which has left
+// its session, its parent and its output, is found, and it ends with the command.
+func TestDaemonInLimitGroups(t *testing.T) {
+	t.Parallel()
+	s := newSupervisor(t, Config{})
+	s.needHost()
+	if s.host.cgroups != nil {
+		s.host.cgroups.broken.Store(true)
+	}
+	needGroups(t, s, LimitProcesses)
+	for name, end := range map[string]func(*Process){"killed": (*Process).Kill, "out of time": (*Process).timeUp} {
+		spec := limited("setsid -f sh -c 'echo $$ >new; mv new pid; exec sleep 1000' </dev/null >/dev/null 2>&1; while ! test -e pid; do sleep 0.01; done; echo ready; exec sleep 1000",
+			map[Limit]uint64{LimitProcesses: 50})
+		spec.Dir = t.TempDir()
+		p, out := start(t, s, spec)
+		out.awaitText(outlog.Stdout, "ready\n")
+		pid, err := strconv.Atoi(strings.TrimSpace(readText(spec.Dir + "/pid")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := p.child.tree.survivors(); !slices.ContainsFunc(left, func(s Survivor) bool { return s.PID == pid }) {
+			t.Errorf("the daemon %d would not be reported: %+v", pid, left)
+		}
+		end(p)
+		awaitDone(t, p)
+		awaitSettled(t, s, p)
+		if entry, alive := readProcess(pid); alive && !entry.dead {
+			t.Errorf("%s: the daemon lives", name)
+			unix.Kill(pid, unix.SIGKILL)
+		}
+	}
 }
 
 // A limit of processes does not move commands to a cgroup of version 1 of the processors: its shares would count instead of

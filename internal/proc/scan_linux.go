@@ -84,7 +84,7 @@ func (e processEntry) pin(pid int) (pinned, bool) {
 // A treeSearch finds trees in the process table: sessions and groups by their number, their
 // descendants, processes that hold their outputs, and processes that were found by an
 // earlier search. It misses a process that left the session, closed the outputs and lost its
-// parent before the first search.
+// parent before the first search, unless the process is in a cgroup that limits the tree.
 type treeSearch struct {
 	leaders map[int]bool    // pids of leaders, which are also the numbers of their groups and sessions
 	outputs map[string]bool // targets of links in /proc/PID/fd to the trees' outputs
@@ -130,13 +130,23 @@ func newScanTree(leader *child, notes *notebook) *scanTree {
 // pipeLink is the target of a link in /proc/PID/fd to a pipe.
 func pipeLink(inode uint64) string { return "pipe:[" + strconv.FormatUint(inode, 10) + "]" }
 
-// members returns the living processes of the trees.
-func (t *treeSearch) members(table processTable, holders bool) map[int]processEntry {
+// members returns the living processes of the tree, with those in the cgroups of version 1 that limit it.
+func (t *scanTree) members(table processTable, holders bool) map[int]processEntry {
+	return t.treeSearch.members(table, holders, t.leader.limits.members()) // the table is older than the list: pin refuses a number that has changed hands
+}
+
+// members returns the living processes of the trees. Those of more belong to them in any case.
+func (t *treeSearch) members(table processTable, holders bool, more []int) map[int]processEntry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found := make(map[int]processEntry)
 	for pid, entry := range table {
 		if t.leaders[pid] || t.leaders[entry.group] || t.leaders[entry.session] || t.known[pid] == entry.started {
+			found[pid] = entry
+		}
+	}
+	for _, pid := range more {
+		if entry, ok := table[pid]; ok {
 			found[pid] = entry
 		}
 	}

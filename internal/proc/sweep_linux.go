@@ -103,7 +103,7 @@ func readNotes(path string) (*notes, error) {
 func (n *notes) left() map[int]processEntry {
 	table := readProcessTable()
 	search, spared := n.search(table)
-	found := search.members(table, true)
+	found := search.members(table, true, nil)
 	for pid := range found {
 		if spared[pid] || !ownProcess(pid) {
 			delete(found, pid)
