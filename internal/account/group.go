@@ -16,10 +16,8 @@ type Groups struct {
 	Fresh bool
 
 	// In hierarchies of version 1. Name only groups in which no other command was before.
-	CPU    string // cpuacct
 	Memory string
 	Pids   string
-	IO     string // blkio
 
 	// Before is the CPU time of commands that were in Unified before. If it is not known, Of is Unknown.
 	Before CPU
@@ -44,24 +42,19 @@ func (g *Groups) Add(u *Usage) {
 			u.Processes = peak
 		}
 	}
-	g.addIO(u, unified)
+	addIO(u, unified)
 }
 
 func (g *Groups) addCPU(u *Usage) {
-	if g.Unified != "" && g.Before.Of == Tree {
-		now, ok := g.After, g.After.Of == Tree
-		if !ok {
-			now, ok = CPUOf(g.Unified)
-		}
-		if ok {
-			u.CPU = CPU{max(0, now.User-g.Before.User), max(0, now.System-g.Before.System), Tree}
-			return
-		}
+	if g.Unified == "" || g.Before.Of != Tree {
+		return
 	}
-	user, haveUser := number(g.CPU, "cpuacct.usage_user")
-	system, haveSystem := number(g.CPU, "cpuacct.usage_sys")
-	if haveUser && haveSystem {
-		u.CPU = CPU{time.Duration(user), time.Duration(system), Tree}
+	now, ok := g.After, g.After.Of == Tree
+	if !ok {
+		now, ok = CPUOf(g.Unified)
+	}
+	if ok {
+		u.CPU = CPU{max(0, now.User-g.Before.User), max(0, now.System-g.Before.System), Tree}
 	}
 }
 
@@ -113,25 +106,18 @@ func (g *Groups) kill(kills uint64, reached bool) Kill {
 	return k
 }
 
-func (g *Groups) addIO(u *Usage, unified string) {
-	if unified == "" && g.IO == "" {
+func addIO(u *Usage, unified string) {
+	if unified == "" {
 		return
 	}
-	in, out := uint64(0), uint64(0)
-	buffer := make([]byte, disksFile)
-	text, ok := read(unified, "io.stat", buffer)
-	if ok {
-		in, out = sumUnified(text)
-	} else if text, ok = read(g.IO, "blkio.throttle.io_service_bytes_recursive", buffer); ok {
-		in, out = sumVersion1(text)
-	}
-	if ok {
+	if text, ok := read(unified, "io.stat", make([]byte, disksFile)); ok {
+		in, out := sumDisks(text)
 		u.IO = IO{max(u.IO.Read, in), max(u.IO.Written, out), Tree}
 	}
 }
 
-// sumUnified adds up lines such as "8:0 rbytes=4096 wbytes=0 rios=1 …".
-func sumUnified(text []byte) (read, written uint64) {
+// sumDisks adds up lines such as "8:0 rbytes=4096 wbytes=0 rios=1 …".
+func sumDisks(text []byte) (read, written uint64) {
 	for line := range bytes.Lines(text) {
 		fields := bytes.Fields(line)
 		if len(fields) == 0 || isStacked(string(fields[0])) {
@@ -143,23 +129,6 @@ func sumUnified(text []byte) (read, written uint64) {
 			} else if digits, ok := bytes.CutPrefix(field, []byte("wbytes=")); ok {
 				written += parsed(digits)
 			}
-		}
-	}
-	return read, written
-}
-
-// sumVersion1 adds up lines such as "8:0 Read 4096".
-func sumVersion1(text []byte) (read, written uint64) {
-	for line := range bytes.Lines(text) {
-		fields := bytes.Fields(line)
-		if len(fields) != 3 || isStacked(string(fields[0])) {
-			continue
-		}
-		switch string(fields[1]) {
-		case "Read":
-			read += parsed(fields[2])
-		case "Write":
-			written += parsed(fields[2])
 		}
 	}
 	return read, written

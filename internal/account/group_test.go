@@ -53,7 +53,7 @@ func TestGroups(t *testing.T) {
 		want   Usage
 	}{
 		"none":    {Groups{Fresh: true}, waited},
-		"missing": {Groups{Unified: "/nonexistent", CPU: "/nonexistent", Memory: "/nonexistent", Pids: "/nonexistent", IO: "/nonexistent", Fresh: true}, waited},
+		"missing": {Groups{Unified: "/nonexistent", Memory: "/nonexistent", Pids: "/nonexistent", Fresh: true}, waited},
 		"membership only": {Groups{Unified: group(t, map[string]string{"cpu.stat": cpu}), Fresh: true, Before: CPU{Of: Tree}},
 			Usage{CPU: CPU{3 * time.Second, 2 * time.Second, Tree}, Memory: waited.Memory, IO: waited.IO}},
 		"used before": {Groups{Unified: group(t, unified), Before: CPU{time.Second, time.Second / 2, Tree}}, // peaks may be those of others
@@ -68,11 +68,9 @@ func TestGroups(t *testing.T) {
 			"pids.peak": "max\n", "io.stat": "\n= \n8:0 rbytes wbytes=z"}), Fresh: true, Before: CPU{Of: Tree}},
 			Usage{CPU: waited.CPU, Memory: waited.Memory, IO: IO{100, 9000, Tree}}},
 		"version 1": {Groups{MemoryLimit: 1 << 20, Unified: group(t, unified), Before: CPU{System: time.Second}, // which others have used before
-			CPU:    group(t, map[string]string{"cpuacct.usage_user": "3000000000\n", "cpuacct.usage_sys": "2000000000\n"}),
 			Memory: group(t, map[string]string{"memory.max_usage_in_bytes": "73400320\n", "memory.failcnt": "8\n", "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"}),
-			Pids:   group(t, map[string]string{"pids.peak": "17\n"}),
-			IO:     group(t, map[string]string{"blkio.throttle.io_service_bytes_recursive": "8:0 Read 4097\n8:0 Write 5\n8:0 Sync 5\n253:0 Read 4097\n8:0 Total 4102\nTotal 4102\n"})},
-			with(func(u *Usage) { u.Kill = Kill{1, true, 1 << 20} })},
+			Pids:   group(t, map[string]string{"pids.peak": "17\n"})},
+			with(func(u *Usage) { u.CPU, u.IO, u.Kill = waited.CPU, waited.IO, Kill{1, true, 1 << 20} })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := waited
