@@ -12,7 +12,8 @@ import (
 type Groups struct {
 	Unified string // in the hierarchy of version 2
 
-	// Fresh says that no other command was in Unified before, so that its peaks and events belong to this one.
+	// Fresh says that Unified is for this command only, so that its peaks and events belong to this one. Without it, only
+	// the CPU time is read.
 	Fresh bool
 
 	// In hierarchies of version 1. Name only groups in which no other command was before.

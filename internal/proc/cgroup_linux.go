@@ -247,7 +247,7 @@ func (c *cgroups) take(e *Enforced) (*cgroup, int, error) {
 		}
 		fd, err := unix.Open(empty.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err == nil {
-			return &cgroup{owner: c, path: empty.path, number: empty.number, before: empty.used, fresh: !kept, once: once}, fd, nil
+			return &cgroup{owner: c, path: empty.path, number: empty.number, before: empty.used, once: once}, fd, nil
 		}
 		if !kept { // a kept one may have been removed by another program
 			return nil, -1, fmt.Errorf("open %s: %w", empty.path, err)
@@ -296,9 +296,8 @@ type cgroup struct {
 	path   string
 	number int
 	before account.CPU // CPU time that was used in it by earlier processes
-	fresh  bool        // there were no earlier processes
 	killed atomic.Bool // it may have been killed by the kernel, which then also kills later members
-	once   bool        // it has limits, and is not used again
+	once   bool        // it has limits, and only one process: its peaks and events are those of that process
 
 	// after is the CPU time that was used in it when it was found empty at the exit of its leader; without a scope: it
 	// was not empty. It saves release from reading the same files again.
@@ -318,7 +317,7 @@ func (g *cgroup) file(name string) string { return g.path + "/" + name }
 
 // accounts names the control groups from which the usage of the processes is read.
 func (g *cgroup) accounts() account.Groups {
-	return account.Groups{Unified: g.path, Before: g.before, Fresh: g.fresh}
+	return account.Groups{Unified: g.path, Before: g.before, Fresh: g.once}
 }
 
 // finalAccounts is accounts when the leader has exited. release is not called before.

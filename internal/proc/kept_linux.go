@@ -259,8 +259,8 @@ func (h *host) adoptTree(c *child) {
 	switch {
 	case number != 0 && h.cgroups != nil:
 		group := h.cgroups.adopt(number)
-		group.before, group.fresh = cgroupBefore(slot)
-		group.leader, group.once = c, c.limited.inCgroup2()
+		group.before, group.once = cgroupBefore(slot)
+		group.leader = c
 		c.tree = group
 	case c.reaped:
 		c.tree = noTree{}

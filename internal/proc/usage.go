@@ -98,7 +98,7 @@ func (k *kept) inherited() uint64 {
 	return 0
 }
 
-// cgroupBefore returns the CPU time of earlier processes in the cgroup of a slot, and whether there were none.
+// cgroupBefore returns the CPU time of earlier processes in the cgroup of a slot, and whether the cgroup is for this process only.
 func cgroupBefore(slot *arena.Slot) (before account.CPU, fresh bool) {
 	total := time.Duration(slot.CgroupCPU.Load())
 	w := &slot.Usage

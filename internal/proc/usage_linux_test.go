@@ -100,6 +100,25 @@ func TestUsageOfAbandonedProcesses(t *testing.T) {
 	})
 }
 
+// Commands without limits have the same figures, whether a command was in their cgroup before or not: peaks would be those of both.
+func TestFiguresWithoutLimits(t *testing.T) {
+	t.Parallel()
+	s := newSupervisor(t, Config{})
+	for range 2 {
+		p, _ := start(t, s, shell("true"))
+		awaitDone(t, p)
+		p.mu.Lock()
+		group := cgroupOf(p.child.tree)
+		p.mu.Unlock()
+		if group == nil {
+			t.Skip("no writable cgroup file system of version 2 here")
+		}
+		if group.accounts().Fresh {
+			t.Error("peaks and events are read")
+		}
+	}
+}
+
 // The account of a process with a slot is recorded, and an adopting program finds it. A slot of a program that did not
 // know of accounts has none.
 func TestUsageIsRecorded(t *testing.T) {
@@ -216,7 +235,7 @@ func BenchmarkAccount(b *testing.B) {
 	})
 	for name, fresh := range map[string]bool{"exit, group of earlier commands": false, "exit, group of its own": true} {
 		b.Run(name, func(b *testing.B) {
-			p.child.tree.(*cgroup).fresh = fresh
+			p.child.tree.(*cgroup).once = fresh
 			end := ending{used: &account.Figures{Largest: 1 << 30}}
 			for b.Loop() {
 				p.measure(end)
