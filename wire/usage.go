@@ -38,7 +38,8 @@ type Usage struct {
 // Values of MemoryKill.Limit. Clients must accept other words.
 const (
 	LimitCommand = "command" // the limit of this command
-	LimitOuter   = "outer"   // a limit for more than this command, or the memory of the machine
+	LimitServer  = "server"  // the limit of all commands of the server together
+	LimitOuter   = "outer"   // a limit for more than the server, or the memory of the machine
 )
 
 // MemoryKill says that the system has killed processes of a command because there was no memory for them.
@@ -58,13 +59,17 @@ func (u *Usage) CPU() time.Duration {
 
 // Text says for people why processes were killed, such as "memory limit of 2 GiB".
 func (k *MemoryKill) Text() string {
-	switch {
-	case k.Limit != LimitCommand:
-		return "out of memory (a limit above this command, or the machine)"
-	case k.Bytes == nil:
-		return "memory limit"
+	limit := "memory limit"
+	if k.Bytes != nil {
+		limit = "memory limit of " + SizeText(*k.Bytes)
 	}
-	return "memory limit of " + SizeText(*k.Bytes)
+	switch k.Limit {
+	case LimitCommand:
+		return limit
+	case LimitServer:
+		return limit + " for all commands of the server"
+	}
+	return "out of memory (a limit above the server, or the machine)"
 }
 
 // SizeText is a number of bytes for people: without loss if it is a whole number of a unit, such as "2 GiB", else with a decimal.

@@ -15,7 +15,8 @@ func TestMemoryKillText(t *testing.T) {
 	for want, kill := range map[string]MemoryKill{
 		"memory limit of 2 GiB": {Limit: LimitCommand, Bytes: &size},
 		"memory limit":          {Limit: LimitCommand},
-		"out of memory (a limit above this command, or the machine)": {Limit: LimitOuter, Bytes: &size},
+		"out of memory (a limit above the server, or the machine)": {Limit: LimitOuter, Bytes: &size},
+		"memory limit of 2 GiB for all commands of the server":     {Limit: LimitServer, Bytes: &size},
 	} {
 		if got := kill.Text(); got != want {
 			t.Errorf("%+v: %q", kill, got)

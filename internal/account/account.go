@@ -60,9 +60,19 @@ type IO struct {
 // Kill tells that the system has killed processes of the command because there was no memory for them.
 type Kill struct {
 	Processes uint64 // how many; 0: none, or not known
-	Own       bool   // because of the limit of this command; else a limit above it, or the machine had no memory left
-	Limit     uint64 // bytes of the limit of the command; 0: not known, or not the cause
+	Cause     Cause
+	Limit     uint64 // bytes of the limit that is the cause; 0: not known
 }
+
+// A Cause says why there was no memory.
+type Cause uint8
+
+// The causes. The numbers are the same in all versions: slots have them.
+const (
+	Outside    Cause = iota // a limit of which the server does not know, or the machine had no memory left
+	OwnLimit                // the limit of the command
+	TotalLimit              // the limit of all commands of the server
+)
 
 // Figures are what the system returns with the exit of a process: figures of the process and of all descendants that
 // their parents have waited for.

@@ -28,6 +28,11 @@ type Groups struct {
 
 	// MemoryLimit is the limit of this command alone, in bytes; 0: none.
 	MemoryLimit uint64
+
+	// All is the group of all commands together, in the hierarchy that limits their memory to TotalMemory bytes. If TotalMemory
+	// is 0, they have no limit.
+	All         string
+	TotalMemory uint64
 }
 
 // Add replaces figures of u by those of the groups, which cover the whole tree.
@@ -88,10 +93,29 @@ func (g *Groups) addMemory(u *Usage, unified string) {
 	}
 	if control, ok := read(g.Memory, "memory.oom_control", buffer[:]); ok {
 		kills, _ := value(control, "oom_kill")
-		memory, _ := number(g.Memory, "memory.failcnt")
-		swap, _ := number(g.Memory, "memory.memsw.failcnt")                                 // a limit that includes swap is reached first
-		u.Kill = g.kill(kills, memory > 0 || swap > 0 || peak+chargeAhead >= g.MemoryLimit) // newer kernels count no failures
+		u.Kill = g.kill(kills, reachedVersion1(g.Memory, g.MemoryLimit))
 	}
+}
+
+// reachedVersion1 reports whether a group of version 1 has reached its limit.
+func reachedVersion1(dir string, limit uint64) bool {
+	memory, _ := number(dir, "memory.failcnt")
+	swap, _ := number(dir, "memory.memsw.failcnt") // a limit that includes swap is reached first
+	peak, ok := number(dir, "memory.max_usage_in_bytes")
+	return memory > 0 || swap > 0 || ok && peak+chargeAhead >= limit // newer kernels count no failures
+}
+
+// reachedTotal reports whether all commands together have reached their limit.
+func (g *Groups) reachedTotal() bool {
+	if g.TotalMemory == 0 {
+		return false
+	}
+	var buffer [smallFile]byte
+	if events, ok := read(g.All, "memory.events.local", buffer[:]); ok { // memory.events also counts commands that reach their own limits
+		reached, _ := value(events, "oom")
+		return reached > 0
+	}
+	return reachedVersion1(g.All, g.TotalMemory)
 }
 
 // chargeAhead is how much memory the kernel may reserve for a group at a time: a request that fails may be below the
@@ -101,8 +125,12 @@ const chargeAhead = 256 << 10
 // kill describes kills. reached says whether the limit of the group itself was reached.
 func (g *Groups) kill(kills uint64, reached bool) Kill {
 	k := Kill{Processes: kills}
-	if kills > 0 && reached && g.MemoryLimit > 0 {
-		k.Own, k.Limit = true, g.MemoryLimit
+	switch {
+	case kills == 0:
+	case reached && g.MemoryLimit > 0:
+		k.Cause, k.Limit = OwnLimit, g.MemoryLimit
+	case g.reachedTotal():
+		k.Cause, k.Limit = TotalLimit, g.TotalMemory
 	}
 	return k
 }

@@ -48,7 +48,7 @@ func TestGroupsOfTheKernel(t *testing.T) {
 	}
 	var u Usage
 	g.Add(&u)
-	if u.Kill != (Kill{Processes: 1, Own: true, Limit: limit}) {
+	if u.Kill != (Kill{Processes: 1, Cause: OwnLimit, Limit: limit}) {
 		t.Errorf("kill: %+v", u.Kill)
 	}
 	if u.Memory.Of != Tree || u.Memory.Bytes < limit*3/4 || u.Memory.Bytes > limit {

@@ -60,9 +60,18 @@ func TestGroups(t *testing.T) {
 			Usage{CPU: CPU{2 * time.Second, 1500 * time.Millisecond, Tree}, Memory: waited.Memory, IO: waited.IO}},
 		"used before, unknown how much": {Groups{Unified: group(t, unified), Before: CPU{System: time.Second}}, waited},
 		"own limit": {Groups{Unified: group(t, unified), Fresh: true, Before: CPU{Of: Tree}, MemoryLimit: 64 << 20},
-			with(func(u *Usage) { u.Kill = Kill{3, true, 64 << 20} })},
+			with(func(u *Usage) { u.Kill = Kill{3, OwnLimit, 64 << 20} })},
 		"limit above": {Groups{Unified: group(t, killed(unified, "oom 0\noom_kill 2\n")), Fresh: true, Before: CPU{Of: Tree}, MemoryLimit: 64 << 20},
 			with(func(u *Usage) { u.Kill = Kill{Processes: 2} })},
+		"limit of all": {Groups{Unified: group(t, killed(unified, "oom 0\noom_kill 2\n")), Fresh: true, Before: CPU{Of: Tree}, MemoryLimit: 64 << 20,
+			All: group(t, map[string]string{"memory.events": "oom 7\n", "memory.events.local": "oom 1\n"}), TotalMemory: 1 << 30},
+			with(func(u *Usage) { u.Kill = Kill{2, TotalLimit, 1 << 30} })},
+		"limit of all, not reached": {Groups{Unified: group(t, killed(unified, "oom 0\noom_kill 2\n")), Fresh: true, Before: CPU{Of: Tree},
+			All: group(t, map[string]string{"memory.events": "oom 7\n", "memory.events.local": "oom 0\n"}), TotalMemory: 1 << 30},
+			with(func(u *Usage) { u.Kill = Kill{Processes: 2} })},
+		"limit of all, version 1": {Groups{Memory: group(t, map[string]string{"memory.max_usage_in_bytes": "73400320\n", "memory.oom_control": "oom_kill 1\n"}),
+			All: group(t, map[string]string{"memory.max_usage_in_bytes": "1073741824\n"}), TotalMemory: 1 << 30},
+			Usage{CPU: waited.CPU, Memory: Memory{70 << 20, Tree}, IO: waited.IO, Kill: Kill{1, TotalLimit, 1 << 30}}},
 		"limit reached, nothing killed": {Groups{Unified: group(t, killed(unified, "oom 2\noom_kill 0\n")), Fresh: true, Before: CPU{Of: Tree}, MemoryLimit: 64 << 20}, measured},
 		"garbage": {Groups{Unified: group(t, map[string]string{"cpu.stat": "user_usec x\nsystem_usec -1", "memory.peak": "", "memory.events": "oom_kill",
 			"pids.peak": "max\n", "io.stat": "\n= \n8:0 rbytes wbytes=z"}), Fresh: true, Before: CPU{Of: Tree}},
@@ -70,7 +79,7 @@ func TestGroups(t *testing.T) {
 		"version 1": {Groups{MemoryLimit: 1 << 20, Unified: group(t, unified), Before: CPU{System: time.Second}, // which others have used before
 			Memory: group(t, map[string]string{"memory.max_usage_in_bytes": "73400320\n", "memory.failcnt": "8\n", "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"}),
 			Pids:   group(t, map[string]string{"pids.peak": "17\n"})},
-			with(func(u *Usage) { u.CPU, u.IO, u.Kill = waited.CPU, waited.IO, Kill{1, true, 1 << 20} })},
+			with(func(u *Usage) { u.CPU, u.IO, u.Kill = waited.CPU, waited.IO, Kill{1, OwnLimit, 1 << 20} })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := waited

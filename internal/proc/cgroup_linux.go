@@ -38,6 +38,8 @@ const (
 type cgroups struct {
 	delegated delegated // the controllers that are enabled; set before the first process
 
+	total Limits // what the parent limits; set before the first process
+
 	broken atomic.Bool // the kernel does not start processes in them
 	proven atomic.Bool // it does
 	kills  chan struct{}
@@ -233,10 +235,10 @@ func (c *cgroups) close() {
 	c.delegated.leave()
 }
 
-// take returns an empty cgroup, and a descriptor of it for a clone into it. If it enforces limits, it is a new one: the
-// peaks that it counts do not begin again.
+// take returns an empty cgroup, and a descriptor of it for a clone into it. If it enforces limits, or the memory of all processes
+// is limited, it is a new one: the peaks that it counts do not begin again.
 func (c *cgroups) take(e *Enforced) (*cgroup, int, error) {
-	once := e.inCgroup2()
+	once := e.inCgroup2() || c.total[LimitMemory] != 0 // the account tells which command the total has killed
 	for {
 		empty, kept, err := c.emptyPath(once)
 		if err == nil && once {
@@ -297,7 +299,7 @@ type cgroup struct {
 	number int
 	before account.CPU // CPU time that was used in it by earlier processes
 	killed atomic.Bool // it may have been killed by the kernel, which then also kills later members
-	once   bool        // it has limits, and only one process: its peaks and events are those of that process
+	once   bool        // it is for one child only, so that its peaks and events are those of that child
 
 	// after is the CPU time that was used in it when it was found empty at the exit of its leader; without a scope: it
 	// was not empty. It saves release from reading the same files again.
@@ -317,7 +319,11 @@ func (g *cgroup) file(name string) string { return g.path + "/" + name }
 
 // accounts names the control groups from which the usage of the processes is read.
 func (g *cgroup) accounts() account.Groups {
-	return account.Groups{Unified: g.path, Before: g.before, Fresh: g.once}
+	groups := account.Groups{Unified: g.path, Before: g.before, Fresh: g.once}
+	if total := g.owner.total[LimitMemory]; total != 0 {
+		groups.All, groups.TotalMemory = g.owner.parent.path, total
+	}
+	return groups
 }
 
 // finalAccounts is accounts when the leader has exited. release is not called before.

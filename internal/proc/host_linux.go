@@ -369,7 +369,8 @@ func (h *host) limit(c *child, req *forkRequest, spec Spec) (err error) {
 	if req.limits, err = h.limiter.make(&c.limited); err != nil {
 		return err
 	}
-	req.writes, req.rlimits, req.mustJoin = h.limiter.writes(req.limits), c.limited.rlimits(), c.limited.inCgroup2()
+	req.writes, req.rlimits = h.limiter.writes(req.limits), c.limited.rlimits()
+	req.mustJoin = c.limited.inCgroup2() || h.cgroups != nil && h.cgroups.total.Any()
 	if spec.Launcher != nil && spec.Launcher.LimitsFiles {
 		req.rlimits = slices.DeleteFunc(req.rlimits, func(l fork.Rlimit) bool { return l.Resource == unix.RLIMIT_NOFILE })
 	}

@@ -15,20 +15,18 @@ import (
 
 // limitGroups are the cgroups of version 1 of one process. They belong to it alone. nil: none.
 type limitGroups struct {
-	owner   *limiter
-	number  int
-	paths   [groupLimits]string // "": none
-	limited [groupLimits]bool   // those that limit it; the process is not in the others
-	slot    *arena.Slot         // where the number is recorded; nil: nowhere
+	owner  *limiter
+	number int
+	paths  [groupLimits]string // "": none
+	own    [groupLimits]bool   // those that the process is in
+	slot   *arena.Slot         // where the number is recorded; nil: nowhere
 }
 
 // make makes the cgroups of version 1 for a process; nil: it needs none.
 func (l *limiter) make(e *Enforced) (*limitGroups, error) {
 	g := &limitGroups{owner: l}
-	for i := range g.limited {
-		g.limited[i] = e.Limits[i] != 0 && e.By[i] == ByCgroup1
-	}
-	if g.limited == [groupLimits]bool{} {
+	g.own = l.ownGroups(e)
+	if g.own == [groupLimits]bool{} {
 		return nil, nil
 	}
 	l.mu.Lock()
@@ -43,8 +41,8 @@ func (l *limiter) make(e *Enforced) (*limitGroups, error) {
 		l.prepares = true
 		l.preparer.Go(l.prepare) // ends soon
 	}
-	for i, limited := range g.limited {
-		if !limited {
+	for i, own := range g.own {
+		if !own {
 			continue
 		}
 		if err := g.addLocked(i, e.Limits[i]); err != nil {
@@ -55,7 +53,17 @@ func (l *limiter) make(e *Enforced) (*limitGroups, error) {
 	return g, nil
 }
 
-// addLocked makes the cgroup of a controller, if it was not prepared, and limits it.
+// ownGroups tells for which controllers a process has a cgroup of version 1 of its own: those that limit it, and that of the memory if the
+// memory of all processes is limited, so that the account tells which command the total has killed.
+func (l *limiter) ownGroups(e *Enforced) (own [groupLimits]bool) {
+	for i := range own {
+		own[i] = e.Limits[i] != 0 && e.By[i] == ByCgroup1
+	}
+	own[LimitMemory] = own[LimitMemory] || l.joins[LimitMemory].Path != ""
+	return own
+}
+
+// addLocked makes the cgroup of a controller, if it was not prepared. value is its limit, or 0.
 func (g *limitGroups) addLocked(controller int, value uint64) error {
 	parent, err := g.owner.parentLocked(controller)
 	if err == nil && g.paths[controller] == "" {
@@ -91,7 +99,7 @@ func (l *limiter) prepare() {
 // writes returns what the child writes: it joins its own cgroups, and those of all commands for the other controllers.
 func (l *limiter) writes(g *limitGroups) (list []fork.Write) {
 	for i, write := range l.joins {
-		if g != nil && g.limited[i] {
+		if g != nil && g.own[i] {
 			write = join(g.paths[i])
 		}
 		if write.Path != "" {
@@ -130,9 +138,8 @@ func (l *limiter) adopt(slot *arena.Slot) *limitGroups {
 	defer l.mu.Unlock()
 	l.next = max(l.next, number)
 	e := storedLimits(slot)
-	g := &limitGroups{owner: l, number: number, slot: slot}
+	g := &limitGroups{owner: l, number: number, slot: slot, own: l.ownGroups(&e)}
 	for i := range g.paths {
-		g.limited[i] = e.Limits[i] != 0 && e.By[i] == ByCgroup1
 		if l.v1[i].parent.path != "" {
 			g.paths[i] = l.v1[i].parent.child(number)
 		}
@@ -177,13 +184,13 @@ func (g *limitGroups) end() {
 	}
 }
 
-// members lists the processes in the cgroups that limit the process.
+// members lists the processes in the cgroups of the process.
 func (g *limitGroups) members() (pids []int) {
 	if g == nil {
 		return nil
 	}
 	for i, path := range g.paths {
-		if g.limited[i] {
+		if g.own[i] {
 			pids = append(pids, groupMembers(path)...)
 		}
 	}
@@ -255,10 +262,13 @@ func (g *limitGroups) addTo(a *account.Groups) {
 	if g == nil {
 		return
 	}
-	if g.limited[LimitMemory] {
+	if g.own[LimitMemory] {
 		a.Memory = g.paths[LimitMemory]
+		if l := g.owner; l.joins[LimitMemory].Path != "" {
+			a.All, a.TotalMemory = filepath.Dir(a.Memory), l.total[LimitMemory]
+		}
 	}
-	if g.limited[LimitProcesses] {
+	if g.own[LimitProcesses] {
 		a.Pids = g.paths[LimitProcesses]
 	}
 }

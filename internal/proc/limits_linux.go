@@ -145,6 +145,7 @@ func (l *limiter) limitAll() {
 // limitParent limits the parent cgroup of a controller, and sees to it that each command is in it.
 func (l *limiter) limitParent(controller int, value uint64) error {
 	if l.v2 != nil && l.v2.delegated.enabled[controller] {
+		l.v2.total[controller] = value
 		return setLimit(l.v2.parent.path, ByCgroup2, Limit(controller), value)
 	}
 	l.mu.Lock()

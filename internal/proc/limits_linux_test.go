@@ -105,7 +105,7 @@ func TestMemoryLimit(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d", script, sink.code, want)
 		}
 		used, _ := p.Usage()
-		if killed := used.Kill.Own && used.Kill.Limit == 40<<20; killed != (want != 0) || used.Memory.Of != account.Tree || used.Memory.Bytes > 40<<20 {
+		if killed := used.Kill.Cause == account.OwnLimit && used.Kill.Limit == 40<<20; killed != (want != 0) || used.Memory.Of != account.Tree || used.Memory.Bytes > 40<<20 {
 			t.Errorf("%s: the account is %+v", script, used)
 		}
 		awaitSettled(t, s, p)
@@ -140,17 +140,9 @@ func TestProcessLimit(t *testing.T) {
 	awaitSettled(t, s, p)
 }
 
-// A command gets its part of a processor: it is held back in nearly each period.
-func TestCPULimit(t *testing.T) {
-	t.Parallel()
-	s := newSupervisor(t, Config{})
-	needGroups(t, s, LimitCPUs)
-	p, _ := start(t, s, limited("while :; do :; done", map[Limit]uint64{LimitCPUs: 100}))
-	groups := groupsOf(p)
-	dir := groups.V2
-	if dir == "" {
-		dir = groups.V1["cpu"]
-	}
+// awaitThrottled waits until the processes of a cgroup have been held back in two periods.
+func awaitThrottled(t *testing.T, dir string) {
+	t.Helper()
 	stat := dir + "/cpu.stat"
 	for deadline := time.Now().Add(testTimeout); ; time.Sleep(10 * time.Millisecond) {
 		held := 0
@@ -166,6 +158,20 @@ func TestCPULimit(t *testing.T) {
 			t.Fatalf("the command was never held back: %s", readText(stat))
 		}
 	}
+}
+
+// A command gets its part of a processor: it is held back in nearly each period.
+func TestCPULimit(t *testing.T) {
+	t.Parallel()
+	s := newSupervisor(t, Config{})
+	needGroups(t, s, LimitCPUs)
+	p, _ := start(t, s, limited("while :; do :; done", map[Limit]uint64{LimitCPUs: 100}))
+	groups := groupsOf(p)
+	dir := groups.V2
+	if dir == "" {
+		dir = groups.V1["cpu"]
+	}
+	awaitThrottled(t, dir)
 	p.Kill()
 	awaitSettled(t, s, p)
 }
@@ -282,13 +288,21 @@ func TestScoreOfCommands(t *testing.T) {
 	}
 }
 
-// All commands together get no more than the total, and the server is not among them.
+// totalGroup returns the cgroup by which a limit holds for all commands together.
+func totalGroup(s *Supervisor, l Limit) string {
+	if s.host.cgroups != nil && s.host.cgroups.total[l] != 0 {
+		return s.host.cgroups.parent.path
+	}
+	return s.host.limiter.v1[l].parent.path
+}
+
+// All commands together get no more processes than the total, and the server is not among them.
 func TestTotalLimit(t *testing.T) {
 	t.Parallel()
-	cfg := Config{Subreaper: false}
-	cfg.Total[LimitProcesses], cfg.Total[LimitCPUs], cfg.Total[LimitMemory] = 30, 1500, 512<<20
+	cfg := Config{}
+	cfg.Total[LimitProcesses] = 30
 	s := newSupervisor(t, cfg)
-	needGroups(t, s, LimitProcesses, LimitCPUs, LimitMemory)
+	needGroups(t, s, LimitProcesses)
 	if err := s.CheckLimits(Limits{}); err != nil {
 		t.Fatal(err)
 	}
@@ -296,19 +310,72 @@ func TestTotalLimit(t *testing.T) {
 	first, out := start(t, s, shell(sleepers))
 	out.awaitText(outlog.Stdout, "done\n")
 	second, out := start(t, s, limited(sleepers, map[Limit]uint64{LimitProcesses: 100}))
-	count := 0
 	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
-		count = len(NewFinder().Members(first)) + len(NewFinder().Members(second))
-		if _, exited := second.Exited(); exited || strings.Contains(out.text(outlog.Stdout), "done") || time.Now().After(deadline) {
+		if _, exited := second.Exited(); exited || strings.Contains(out.text(outlog.Stdout), "done") {
 			break
 		}
+		if time.Now().After(deadline) {
+			t.Fatal("the second command has not reached the limit")
+		}
 	}
-	if count > 30 {
+	if count := len(NewFinder().Members(first)) + len(NewFinder().Members(second)); count > 30 || count < 16 {
 		t.Errorf("%d processes", count)
 	}
 	first.Kill()
 	second.Kill()
 	awaitSettled(t, s, second)
+}
+
+// All commands together get their part of a processor.
+func TestTotalCPULimit(t *testing.T) {
+	t.Parallel()
+	cfg := Config{}
+	cfg.Total[LimitCPUs] = 100
+	s := newSupervisor(t, cfg)
+	needGroups(t, s, LimitCPUs)
+	p, _ := start(t, s, shell("while :; do :; done"))
+	awaitThrottled(t, totalGroup(s, LimitCPUs))
+	p.Kill()
+	awaitSettled(t, s, p)
+}
+
+// When all commands together have reached the limit of memory, the account of the command that is killed says so, and other
+// commands live.
+func TestTotalMemoryLimit(t *testing.T) {
+	t.Parallel()
+	cfg := Config{}
+	cfg.Total[LimitMemory] = 64 << 20
+	s := newSupervisor(t, cfg)
+	needGroups(t, s, LimitMemory)
+	other, _ := start(t, s, shell("exec sleep 1000"))
+	for _, row := range []struct {
+		script string
+		limit  uint64
+		want   account.Kill
+	}{
+		{"true", 0, account.Kill{}},
+		{"head -c 40M /dev/zero | tail >/dev/null", 20 << 20, account.Kill{Processes: 1, Cause: account.OwnLimit, Limit: 20 << 20}},
+		{"head -c 100M /dev/zero | tail >/dev/null", 0, account.Kill{Processes: 1, Cause: account.TotalLimit, Limit: 64 << 20}},
+		{"head -c 100M /dev/zero | tail >/dev/null", 64 << 20, account.Kill{Processes: 1, Cause: account.TotalLimit, Limit: 64 << 20}},
+	} {
+		p, sink := start(t, s, limited(row.script, map[Limit]uint64{LimitMemory: row.limit}))
+		awaitDone(t, p)
+		used, _ := p.Usage()
+		if row.limit == cfg.Total[LimitMemory] && used.Kill.Cause == account.OwnLimit { // both are reached at once
+			row.want.Cause = account.OwnLimit
+		}
+		if killed := sink.code == 137; used.Kill != row.want || killed != (row.want.Processes > 0) || used.Memory.Of != account.Tree {
+			t.Errorf("%s, limit %d: exit code %d, account %+v", row.script, row.limit, sink.code, used)
+		}
+		for deadline := time.Now().Add(testTimeout); p.Leftovers() && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if _, exited := other.Exited(); exited {
+		t.Error("another command was killed")
+	}
+	other.Kill()
+	awaitSettled(t, s, other)
 }
 
 // Where there is no cgroup of version 2, the cgroups that limit a command also tell what belongs to it: a daemon, which has left
@@ -472,7 +539,7 @@ func groupsOf(p *Process) (g limitDirs) {
 	}
 	g.V1 = map[string]string{}
 	for i, path := range p.child.limits.paths {
-		if path != "" && p.child.limits.limited[i] {
+		if path != "" && p.child.limits.own[i] {
 			g.V1[controllerNames[i]] = path
 		}
 	}

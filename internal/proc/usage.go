@@ -117,7 +117,7 @@ const (
 	detailCPU       = 0  // scope, 4 bits
 	detailMemory    = 4  // scope, 4 bits
 	detailIO        = 8  // scope, 4 bits
-	detailOwnKill   = 12 // 1 bit
+	detailCause     = 12 // of a kill, 2 bits
 	detailKilled    = 16 // number of processes, 16 bits
 	detailProcesses = 32 // number of processes, 32 bits
 )
@@ -140,10 +140,7 @@ func (k *kept) used(u usage) {
 	w.Read.Store(f.IO.Read, pointUsed)
 	w.Written.Store(f.IO.Written, pointUsed)
 	details := uint64(f.CPU.Of)<<detailCPU | uint64(f.Memory.Of)<<detailMemory | uint64(f.IO.Of)<<detailIO |
-		min(f.Kill.Processes, math.MaxUint16)<<detailKilled | min(f.Processes, math.MaxUint32)<<detailProcesses
-	if f.Kill.Own {
-		details |= 1 << detailOwnKill
-	}
+		uint64(f.Kill.Cause)<<detailCause | min(f.Kill.Processes, math.MaxUint16)<<detailKilled | min(f.Processes, math.MaxUint32)<<detailProcesses
 	w.Details.Store(details, pointUsed)
 	w.KillSize.Store(f.Kill.Limit, pointUsed)
 	w.Ended.Store(serial, pointUsed)
@@ -168,6 +165,6 @@ func (k *kept) usage() (u account.Usage, ok bool) {
 		Memory:    account.Memory{Bytes: w.Memory.Load(), Of: scope(detailMemory)},
 		IO:        account.IO{Read: w.Read.Load(), Written: w.Written.Load(), Of: scope(detailIO)},
 		Processes: details >> detailProcesses,
-		Kill:      account.Kill{Processes: details >> detailKilled & math.MaxUint16, Own: details>>detailOwnKill&1 != 0, Limit: w.KillSize.Load()},
+		Kill:      account.Kill{Processes: details >> detailKilled & math.MaxUint16, Cause: account.Cause(details >> detailCause & 3), Limit: w.KillSize.Load()},
 	}, true
 }

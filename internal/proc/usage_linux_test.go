@@ -140,7 +140,7 @@ func TestUsageIsRecorded(t *testing.T) {
 		t.Errorf("recorded %+v, %v\nmeasured %+v", recorded, ok, u)
 	}
 	all := account.Usage{Wall: 1, Blocked: 2, CPU: account.CPU{User: 3, System: 4, Of: account.Tree}, Memory: account.Memory{Bytes: 5, Of: account.Bound},
-		IO: account.IO{Read: 6, Written: 7, Of: account.Waited}, Processes: 8, Kill: account.Kill{Processes: 9, Own: true, Limit: 10}}
+		IO: account.IO{Read: 6, Written: 7, Of: account.Waited}, Processes: 8, Kill: account.Kill{Processes: 9, Cause: account.TotalLimit, Limit: 10}}
 	slot.Usage.Ended.Store(0, pointUsed)
 	k.used(usage{all, true})
 	if recorded, ok := k.usage(); !ok || recorded != all {

@@ -65,8 +65,11 @@ func wireUsage(child *proc.Process) *wire.Usage {
 	}
 	if kill := used.Kill; kill.Processes > 0 {
 		u.MemoryKill = &wire.MemoryKill{Processes: kill.Processes, Limit: wire.LimitOuter}
-		if kill.Own {
+		switch kill.Cause {
+		case account.OwnLimit:
 			u.MemoryKill.Limit = wire.LimitCommand
+		case account.TotalLimit:
+			u.MemoryKill.Limit = wire.LimitServer
 		}
 		if kill.Limit > 0 {
 			u.MemoryKill.Bytes = &kill.Limit
