@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,7 +33,7 @@ func needLimits(t *testing.T) {
 	}
 }
 
-// groupsOf returns the control groups of all controllers that belong to a server, and where a process is.
+// groupsOf returns the control groups of all controllers in which commands of a server are.
 func groupsOf(server int) (left []string) {
 	for _, pattern := range []string{"/sys/fs/cgroup/*/tether-%d-*", "/sys/fs/cgroup/*/*/tether-%d-*", "/sys/fs/cgroup/*/*/*/tether-%d-*"} {
 		found, _ := filepath.Glob(fmt.Sprintf(pattern, server))
@@ -207,6 +206,9 @@ func TestRunWithLimits(t *testing.T) {
 		p.stdin.Close()
 		out, _ := io.ReadAll(p.stdout)
 		p.Wait()
+		if left := groupsOf(p.Process.Pid); len(left) > 0 {
+			t.Errorf("%q: control groups are left: %v", args, left)
+		}
 		return string(out), p.stderr.String(), p.ProcessState.ExitCode()
 	}
 	if out, text, code := run("--files", "77", "--pids", "50", "--", "sh", "-c", "ulimit -n"); out != "77\n" || code != 0 {
@@ -230,8 +232,5 @@ func TestRunWithLimits(t *testing.T) {
 		"bash", "-c", "ulimit -n; set -o pipefail; head -c 200M /dev/zero | tail >/dev/null; echo $?")
 	if !strings.HasPrefix(out, "99\n137\n") || code != 0 {
 		t.Errorf("%q, %q, %d", out, text, code)
-	}
-	if left, _ := filepath.Glob("/sys/fs/cgroup/*/tether-" + fmt.Sprint(os.Getpid()) + "-*"); len(left) > 0 {
-		t.Errorf("left: %v", left)
 	}
 }
