@@ -66,6 +66,7 @@ type keepable struct {
 	log       *slog.Logger
 	logFormat string
 
+	check    func() error                                            // finds settings with which no worker could serve; nil: there are none
 	state    func(socket *os.File) (*worker.State, error)            // makes what its workers share
 	announce func(*listen.Listener) error                            // tells the user that it listens
 	alone    func(ctx context.Context, l *listen.Listener) error     // serves without a keeper; l is nil if it is not open
@@ -105,6 +106,11 @@ func (k *keepable) keep(ctx context.Context) error {
 	keeper.KillOrphans = k.killOrphans
 	if err := prepareServer(); err != nil {
 		return err
+	}
+	if k.check != nil {
+		if err := k.check(); err != nil {
+			return err
+		}
 	}
 	begun, err := beginKeeping(k.listen)
 	if err != nil && k.durable {

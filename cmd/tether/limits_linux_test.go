@@ -170,7 +170,7 @@ func TestServerLimits(t *testing.T) {
 	stopped(t, s)
 }
 
-// A server whose limits cannot be enforced does not start, and says why.
+// A server whose limits cannot be enforced does not start, and says why before it listens.
 func TestServerLimitsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -189,9 +189,13 @@ func TestServerLimitsThatCannotBe(t *testing.T) {
 	} {
 		for _, keeper := range []string{"--keeper", "--no-keeper"} {
 			p := startTether(t, append([]string{"serve", keeper, row.flag, row.value}, row.more...)...)
+			out, _ := io.ReadAll(p.stdout)
 			p.Wait()
 			if p.ProcessState.ExitCode() == 0 || !strings.Contains(p.stderr.String(), row.want) {
 				t.Errorf("%s %s %s: %v, %s", keeper, row.flag, row.value, p.ProcessState, p.stderr)
+			}
+			if len(out) > 0 || strings.Contains(p.stderr.String(), "worker") {
+				t.Errorf("%s %s %s: it has begun to serve: %q, %s", keeper, row.flag, row.value, out, p.stderr)
 			}
 		}
 	}

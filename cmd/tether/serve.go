@@ -64,6 +64,7 @@ func newServe(name, short string, stdin, stdout *os.File) *cobra.Command {
 			}
 			s := keepable{
 				listen: listenCfg, flags: flags.keeper, log: cfg.Log, logFormat: flags.logFormat.value,
+				check:    cfg.CheckLimits,
 				state:    func(socket *os.File) (*worker.State, error) { return worker.NewState(cfg, socket) },
 				announce: func(l *listen.Listener) error { return printURL(stdout, l) },
 				alone: func(ctx context.Context, l *listen.Listener) error {

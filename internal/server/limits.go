@@ -8,12 +8,23 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// checkLimits returns an error if the limits of this server cannot be enforced on this machine.
-func (s *Server) checkLimits() error {
-	if err := launch.CheckServerLimits(s.config.Limits, s.config.TotalLimits); err != nil {
+// CheckLimits returns an error if the limits cannot be enforced on this machine. It makes control groups to find that out, and
+// removes them.
+func (c Config) CheckLimits() error {
+	if !c.Limits.Any() && !c.TotalLimits.Any() {
+		return nil
+	}
+	procs := proc.New(proc.Config{Log: c.Log, OwnGroup: c.OwnGroup, Total: c.TotalLimits})
+	defer procs.Close()
+	return c.checkLimits(procs)
+}
+
+// checkLimits returns an error if a supervisor, which has the total limits, cannot enforce the limits.
+func (c Config) checkLimits(procs *proc.Supervisor) error {
+	if err := launch.CheckServerLimits(c.Limits, c.TotalLimits); err != nil {
 		return err
 	}
-	if err := s.procs.CheckLimits(s.config.Limits); err != nil {
+	if err := procs.CheckLimits(c.Limits); err != nil {
 		return fmt.Errorf("the limits of this server: %w", err)
 	}
 	return nil

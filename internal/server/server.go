@@ -72,7 +72,7 @@ func New(cfg Config) (*Server, error) {
 	host := environ.ThisHost(env)
 	s.info = host.Info(executorVersion(cfg.Version), capabilities())
 	s.procs = proc.New(procs)
-	if err := s.checkLimits(); err != nil {
+	if err := cfg.checkLimits(s.procs); err != nil {
 		s.procs.Close()
 		return nil, errors.Join(err, state.Abandon())
 	}
