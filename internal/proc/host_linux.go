@@ -74,8 +74,7 @@ func (h *host) openGroups(cfg Config) {
 	if err != nil {
 		h.log.Info("no cgroup for processes, using the process table", "err", err)
 	}
-	h.limiter = newLimiter(m, name, cfg, h.cgroups, &h.sup.tasks)
-	h.limiter.v2Missing = err
+	h.limiter = newLimiter(m, name, cfg, h.cgroups, err, &h.sup.tasks)
 	if cfg.Groups != "" {
 		if err := h.recordGroups(cfg.Groups); err != nil {
 			h.log.Warn("control groups cannot be recorded: if this server is killed, a server in another control group does not end its commands", "err", err)

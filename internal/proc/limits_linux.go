@@ -62,8 +62,9 @@ type hierarchy struct {
 // heldV1 is the keeper's name for the lock of the parent cgroup of the first controller of version 1; the others follow.
 const heldV1 = heldCgroups - Which(groupLimits)
 
-func newLimiter(m *memberships, name string, cfg Config, groups *cgroups, tasks *sync.WaitGroup) *limiter {
-	l := &limiter{name: name, keeper: cfg.Keeper, v2: groups, total: cfg.Total, preparer: tasks}
+// newLimiter makes a limiter. If groups is nil, missing says why.
+func newLimiter(m *memberships, name string, cfg Config, groups *cgroups, missing error, tasks *sync.WaitGroup) *limiter {
+	l := &limiter{name: name, keeper: cfg.Keeper, v2: groups, v2Missing: missing, total: cfg.Total, preparer: tasks}
 	for i := range l.v1 {
 		l.v1[i].find(m, controllerNames[i], cfg.NoCgroups)
 	}
@@ -218,7 +219,7 @@ func (l *limiter) way(limit Limit) (By, error) {
 	case LimitTime:
 		return ByTimer, nil
 	case LimitDisk:
-		return ByRlimit, &LimitError{limit, "the kernel limits only the size of each file", "With `bestEffort` (`--best-effort`), that size is limited."}
+		return ByRlimit, &LimitError{limit, "the kernel limits only the size of each file", "Let the command write to a file system of limited size."}
 	}
 	if l.v2 != nil && !l.v2.broken.Load() && l.v2.delegated.enabled[limit] {
 		return ByCgroup2, nil
@@ -246,7 +247,7 @@ func (l *limiter) unenforceable(limit Limit, err error) error {
 	}
 	return &LimitError{
 		limit, fmt.Sprintf("the controller %q of control groups cannot be used (version 2: %v; version 1: %v)", controllerNames[limit], why, err),
-		"Run the server in a cgroup that is delegated to it, such as by `systemd-run --user --scope -p Delegate=yes tether serve`, or ask with `bestEffort` (`--best-effort`).",
+		"Run the server in a cgroup that is delegated to it, such as by `systemd-run --user --scope -p Delegate=yes tether serve`.",
 	}
 }
 

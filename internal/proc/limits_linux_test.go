@@ -428,7 +428,7 @@ func TestNoWeights(t *testing.T) {
 	}
 }
 
-// Without control groups a total is an error.
+// Without control groups a total is an error. It says why there are none, and offers nothing that servers do not have.
 func TestTotalLimitWithoutGroups(t *testing.T) {
 	t.Parallel()
 	cfg := Config{NoCgroups: true}
@@ -436,6 +436,10 @@ func TestTotalLimitWithoutGroups(t *testing.T) {
 	s := newSupervisor(t, cfg)
 	if e, ok := errors.AsType[*LimitError](s.CheckLimits(Limits{})); !ok || e.Limit != LimitMemory {
 		t.Errorf("%v", s.CheckLimits(Limits{}))
+	}
+	l := newLimiter(nil, "", Config{Total: cfg.Total}, nil, unix.EACCES, nil)
+	if text := l.totalErrs.Error(); !strings.Contains(text, "(version 2: permission denied; version 1: ") || strings.Contains(text, "best-effort") {
+		t.Errorf("%s", text)
 	}
 }
 

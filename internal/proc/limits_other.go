@@ -25,7 +25,7 @@ func decideLimits(limits Limits, bestEffort bool) (e Enforced, err error) {
 }
 
 func unsupportedLimit(l Limit) error {
-	return &LimitError{l, "this is not implemented on " + runtime.GOOS, "Leave the limit out, or ask with `bestEffort` (`--best-effort`)."}
+	return &LimitError{l, "this is not implemented on " + runtime.GOOS, "Leave the limit out."}
 }
 
 // MachineLimits are the largest limits that mean something on this machine; 0: unknown.

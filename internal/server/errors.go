@@ -94,7 +94,10 @@ func wireError(err error) *wire.Error {
 	if e, ok := errors.AsType[coded](err); ok {
 		return wire.Errorf(e.Code(), "%v", e)
 	}
-	if _, ok := errors.AsType[*proc.LimitError](err); ok || refusedSandbox(err) {
+	if _, ok := errors.AsType[*proc.LimitError](err); ok {
+		return wire.Errorf(wire.CodeInvalidParams, "%v With `bestEffort` (`--best-effort`) the command starts with what can be enforced.", err)
+	}
+	if refusedSandbox(err) {
 		return wire.Errorf(wire.CodeInvalidParams, "%v", err)
 	}
 	for _, c := range codes {
