@@ -229,7 +229,7 @@ func procfs(v confine.Support) Result {
 
 // killTexts say what each kind of kill reaches, for commands without a sandbox.
 var killTexts = map[proc.KillKind]string{
-	proc.KillByKernel: "the kernel kills all that a command started (cgroup.kill): nothing can stay behind",
+	proc.KillByKernel: "the kernel kills all that a command started (cgroup.kill). Only a process that has moved itself to another control group can stay behind: one of root without a sandbox, or of the server's user where this group is delegated",
 	proc.KillMembers:  "each command has a control group, whose members are killed one by one: processes that fork faster than that can stay behind (cgroup.kill needs Linux 5.14)",
 	proc.KillFound: "no control group to write to: the processes that a command without a sandbox starts are found by their parents, process session and pipes. " +
 		"One that has left all three can stay behind, and so can one of another user",
