@@ -10,6 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/fork"
 )
 
 func init() {
@@ -146,4 +151,35 @@ func TestLimitFiles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// If the kernel refuses a cgroup that was used before, it is made again. (A command that enables controllers below its cgroup makes the
+// kernel refuse it, too.)
+func TestCgroupThatIsRefusedIsMadeAgain(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	if s.host.cgroups == nil {
+		t.Skip("no writable cgroup file system of version 2 here")
+	}
+	finish(t, s, shell("true"))
+	group, fd, err := s.host.cgroups.take(&Enforced{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	group.before.System = time.Hour
+	if err := unix.Rmdir(group.path); err != nil {
+		t.Fatal(err)
+	}
+	r := &forkRequest{ctx: t.Context(), program: "/bin/sleep", argv: []string{"sleep", "1000"}, dir: -1, files: []int{0, 1, 2}, group: group, cgroup: fd, close: []int{fd}}
+	f, starter := s.host.forks, fork.NewStarter()
+	defer starter.Close()
+	result := f.serve(starter, r)
+	if result.err != nil {
+		t.Fatal(result.err)
+	}
+	if !result.inCgroup || !group.members()[result.pid] || group.before.System != 0 {
+		t.Errorf("%+v, members %v, CPU time of others %+v", result, group.members(), group.before)
+	}
+	f.discard(result)
+	group.await(time.Now().Add(testTimeout))
+	r.giveUp()
 }

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/account"
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/fork"
 )
@@ -176,6 +178,9 @@ func (f *forker) thread(requests <-chan *forkRequest) {
 func (f *forker) serve(starter *fork.Starter, r *forkRequest) forked {
 	defer r.drop()
 	result := r.fork(starter, r.cgroup)
+	if r.refused(result.err) && r.renewGroup() {
+		result = r.fork(starter, r.cgroup)
+	}
 	groups := f.host.cgroups
 	switch {
 	case r.cgroup < 0:
@@ -192,6 +197,38 @@ func (f *forker) serve(starter *fork.Starter, r *forkRequest) forked {
 		f.host.own.add(result.pid)
 	}
 	return result
+}
+
+// refused reports whether the kernel has refused to start a process in a cgroup that others have used before. An earlier command
+// may have enabled controllers below it, or another program may have removed it.
+func (r *forkRequest) refused(err error) bool {
+	failed, ok := errors.AsType[*fork.Error](err)
+	if !ok || failed.Step != fork.StepClone || r.group == nil || r.group.once {
+		return false
+	}
+	return failed.Errno == unix.EBUSY || failed.Errno == unix.ENODEV || failed.Errno == unix.ENOENT
+}
+
+// renewGroup makes the cgroup of the request again, with the same name. Its CPU counter begins at 0.
+func (r *forkRequest) renewGroup() bool {
+	g := r.group
+	if err := removeCgroup(g.path); err != nil && err != unix.ENOENT {
+		return false
+	}
+	if unix.Mkdir(g.path, 0o755) != nil {
+		return false
+	}
+	fd, err := unix.Open(g.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	r.cgroup, r.close = fd, append(r.close, fd)
+	g.before = account.CPU{Of: account.Tree}
+	if r.slot != nil {
+		r.slot.CgroupCPU.Store(0, pointDetail)
+		r.slot.Usage.CgroupUser.Store(0, pointDetail)
+	}
+	return true
 }
 
 func (r *forkRequest) fork(starter *fork.Starter, cgroup int) forked {
