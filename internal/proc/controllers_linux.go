@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -92,32 +93,63 @@ func (m *memberships) locate(controller, kind string) (string, error) {
 // cgroup that has processes.
 const leafPrefix = "server-tether-"
 
-// delegated are the controllers of version 2 that this program may use.
+// delegated are the controllers of version 2 that this program may use. That of the processors is enabled when it is needed: with it,
+// the kernel divides the processors between groups instead of threads.
 type delegated struct {
 	own     string // the cgroup in which those of commands are made
 	leaf    string // where this program is instead; "": it is in own
 	enabled [groupLimits]bool
-	missing error // why not all are
+	missing error // why not all are, except for the processors
+
+	keeper     Keeper // nil: none
+	alone      bool   // this program and its keeper may be moved
+	cpu        sync.Once
+	cpuMissing error // why that of the processors is not enabled
 }
 
 // enable enables the controllers below the cgroup of this program.
 func (d *delegated) enable(own string, keeper Keeper, alone bool) {
-	d.own = own
+	d.own, d.keeper, d.alone = own, keeper, alone
 	if strings.HasPrefix(filepath.Base(own), leafPrefix) { // an earlier program of the keeper has moved
 		d.own, d.leaf = filepath.Dir(own), own
 	}
 	sweepLeaves(d.own)
 	has := strings.Fields(readText(d.own + "/cgroup.controllers"))
-	wanted := slices.DeleteFunc([]string{"memory", "cpu", "pids", "io"}, func(c string) bool { return !slices.Contains(has, c) })
-	if !slices.ContainsFunc(controllerNames[:], func(c string) bool { return slices.Contains(wanted, c) }) {
+	if !slices.ContainsFunc(controllerNames[:], func(c string) bool { return slices.Contains(has, c) }) {
 		d.missing = fmt.Errorf("the cgroup %s has no controllers", d.own)
 		return
 	}
-	d.missing = d.subtree(wanted, keeper, alone)
+	d.missing = d.subtree(slices.DeleteFunc([]string{"memory", "pids", "io"}, func(c string) bool { return !slices.Contains(has, c) }))
+}
+
+// enableCPU enables the controller of the processors, also in the cgroups of commands, below parent.
+func (d *delegated) enableCPU(parent string) {
+	cpu := controllerNames[LimitCPUs]
+	switch {
+	case d.missing != nil:
+		d.cpuMissing = d.missing
+	case !slices.Contains(strings.Fields(readText(d.own+"/cgroup.controllers")), cpu):
+		d.cpuMissing = fmt.Errorf("the cgroup %s does not have it", d.own)
+	default:
+		if d.cpuMissing = d.subtree([]string{cpu}); d.cpuMissing == nil {
+			d.cpuMissing = writeText(parent+"/cgroup.subtree_control", "+"+cpu)
+		}
+	}
+	d.enabled[LimitCPUs] = d.cpuMissing == nil
+}
+
+// can reports whether the controller of a limit works in the cgroups of commands, or why not.
+func (c *cgroups) can(l Limit) (bool, error) {
+	d := &c.delegated
+	if l == LimitCPUs {
+		d.cpu.Do(func() { d.enableCPU(c.parent.path) })
+		return d.enabled[l], d.cpuMissing
+	}
+	return d.enabled[l], d.missing
 }
 
 // subtree lets the controllers work below own.
-func (d *delegated) subtree(wanted []string, keeper Keeper, alone bool) error {
+func (d *delegated) subtree(wanted []string) error {
 	control := d.own + "/cgroup.subtree_control"
 	enabled := strings.Fields(readText(control))
 	missing := slices.DeleteFunc(slices.Clone(wanted), func(c string) bool { return slices.Contains(enabled, c) })
@@ -132,7 +164,7 @@ func (d *delegated) subtree(wanted []string, keeper Keeper, alone bool) error {
 	if !errors.Is(err, unix.EBUSY) {
 		return err
 	}
-	if err := d.move(keeper, alone); err != nil {
+	if err := d.move(); err != nil {
 		return err
 	}
 	return writeText(control, text)
@@ -154,17 +186,17 @@ func (d *delegated) ours() error {
 }
 
 // move moves this program and its keeper into a leaf.
-func (d *delegated) move(keeper Keeper, alone bool) error {
+func (d *delegated) move() error {
 	ours := []int{os.Getpid()}
-	if keeper != nil {
-		ours = append([]int{keeper.Pid()}, ours...)
+	if d.keeper != nil {
+		ours = append([]int{d.keeper.Pid()}, ours...)
 	}
 	for _, pid := range (&cgroup{path: d.own}).list() {
 		if !slices.Contains(ours, pid) {
 			return fmt.Errorf("the cgroup %s has other processes", d.own)
 		}
 	}
-	if !alone || strings.Contains(d.own, "/"+cgroupPrefix) { // in the second case it is the cgroup of a command of another server
+	if !d.alone || strings.Contains(d.own, "/"+cgroupPrefix) { // in the second case it is the cgroup of a command of another server
 		return fmt.Errorf("the cgroup %s is not for a server alone", d.own)
 	}
 	leaf := filepath.Join(d.own, leafPrefix+strconv.Itoa(ours[0]))
@@ -214,6 +246,9 @@ func (d *delegated) enableBelow(parent string) {
 		return
 	}
 	for _, controller := range strings.Fields(readText(parent + "/cgroup.controllers")) {
+		if controller == controllerNames[LimitCPUs] {
+			continue // see enableCPU
+		}
 		err := writeText(parent+"/cgroup.subtree_control", "+"+controller)
 		if i := slices.Index(controllerNames[:], controller); i >= 0 {
 			d.enabled[i] = err == nil

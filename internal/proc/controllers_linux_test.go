@@ -27,13 +27,13 @@ func init() {
 			fmt.Println(err)
 			return
 		}
-		d := delegated{own: own}
+		d := delegated{own: own, alone: true}
 		tell := func(err error) {
 			now, _ := ownCgroup()
 			below, _ := filepath.Rel(own, now)
 			fmt.Printf("%s|%s|%v\n", strings.TrimPrefix(below, leafPrefix+strconv.Itoa(os.Getpid())), strings.TrimSpace(readText(own+"/cgroup.subtree_control")), err)
 		}
-		tell(d.subtree(strings.Fields(readText(own + "/cgroup.controllers"))[:1], nil, true))
+		tell(d.subtree(strings.Fields(readText(own + "/cgroup.controllers"))[:1]))
 		in.ReadString('\n')
 		d.leave()
 		tell(nil)
@@ -109,6 +109,45 @@ func TestDelegatedControllers(t *testing.T) {
 	}
 }
 
+// The controller of the processors is enabled when a limit needs it, and no earlier: then the kernel divides the processors between
+// groups instead of threads.
+func TestCPUControllerOnDemand(t *testing.T) {
+	own := t.TempDir()
+	parent := filepath.Join(own, "parent")
+	if err := os.Mkdir(parent, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{own, parent} {
+		for name, text := range map[string]string{"cgroup.controllers": "cpu io memory pids", "cgroup.subtree_control": ""} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c := &cgroups{parent: parentGroup{path: parent}}
+	if c.delegated.own = own; c.delegated.ours() != nil { // a service manager is here
+		if err := unix.Setxattr(own, "user.delegate", []byte("1"), 0); err != nil {
+			t.Skip(err)
+		}
+	}
+	c.delegated.enable(own, nil, false)
+	c.delegated.enableBelow(parent)
+	control := func() string {
+		return readText(own+"/cgroup.subtree_control") + readText(parent+"/cgroup.subtree_control")
+	}
+	for _, l := range []Limit{LimitMemory, LimitProcesses} {
+		if can, err := c.can(l); !can || err != nil {
+			t.Errorf("%s: %v", l, err)
+		}
+	}
+	if strings.Contains(control(), "cpu") || !strings.Contains(control(), "+memory +pids +io") {
+		t.Errorf("enabled: %q", control())
+	}
+	if can, err := c.can(LimitCPUs); !can || err != nil || strings.Count(control(), "+cpu") != 2 {
+		t.Errorf("enabled: %q, %v", control(), err)
+	}
+}
+
 // The files of both versions get their values in the form that the kernel expects. When a command of version 2 has too much
 // memory, all its processes are killed; when all commands together have too much, not all commands are.
 func TestLimitFiles(t *testing.T) {
@@ -124,6 +163,7 @@ func TestLimitFiles(t *testing.T) {
 		}, map[string]string{"memory.max": "1073741824", "memory.swap.max": "0", "memory.oom.group": "1", "cpu.max": "150000 100000", "pids.max": "256"}},
 		{"all commands, version 2", func(dir string) error {
 			l := &limiter{total: limits, v2: &cgroups{parent: parentGroup{path: dir}, delegated: delegated{enabled: all}}}
+			l.v2.delegated.cpu.Do(func() {}) // it is enabled
 			l.limitAll()
 			return l.totalErrs
 		}, map[string]string{"memory.max": "1073741824", "memory.swap.max": "0", "memory.oom.group": "", "cpu.max": "150000 100000", "pids.max": "256"}},

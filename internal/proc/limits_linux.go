@@ -145,7 +145,7 @@ func (l *limiter) limitAll() {
 
 // limitParent limits the parent cgroup of a controller, and sees to it that each command is in it.
 func (l *limiter) limitParent(controller int, value uint64) error {
-	if l.v2 != nil && l.v2.delegated.enabled[controller] {
+	if l.canV2(Limit(controller)) {
 		l.v2.total[controller] = value
 		return setLimit(l.v2.parent.path, ByCgroup2, Limit(controller), value)
 	}
@@ -160,6 +160,15 @@ func (l *limiter) limitParent(controller int, value uint64) error {
 	}
 	l.joins[controller] = join(parent.path)
 	return nil
+}
+
+// canV2 reports whether cgroups of version 2 can enforce a limit.
+func (l *limiter) canV2(limit Limit) bool {
+	if l.v2 == nil {
+		return false
+	}
+	can, _ := l.v2.can(limit)
+	return can
 }
 
 // join lets a child move itself into a cgroup of version 1. That takes no global lock, unlike moving another process.
@@ -221,7 +230,7 @@ func (l *limiter) way(limit Limit) (By, error) {
 	case LimitDisk:
 		return ByRlimit, &LimitError{limit, "the kernel limits only the size of each file", "Let the command write to a file system of limited size."}
 	}
-	if l.v2 != nil && !l.v2.broken.Load() && l.v2.delegated.enabled[limit] {
+	if l.canV2(limit) && !l.v2.broken.Load() {
 		return ByCgroup2, nil
 	}
 	l.mu.Lock()
@@ -240,7 +249,7 @@ func (l *limiter) way(limit Limit) (By, error) {
 func (l *limiter) unenforceable(limit Limit, err error) error {
 	why := l.v2Missing
 	if l.v2 != nil {
-		why = l.v2.delegated.missing
+		_, why = l.v2.can(limit)
 	}
 	if why == nil {
 		why = errors.New("not used")
