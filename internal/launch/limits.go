@@ -3,6 +3,7 @@ package launch
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/tetherexec/tether/internal/proc"
@@ -55,11 +56,24 @@ func InWire(l proc.Limit, value uint64) wire.Amount {
 	return wire.Amount(value / unitOf(l))
 }
 
+// counts are the limits that are whole numbers.
+func counts(w *wire.Limits) [proc.LimitCount]*uint64 {
+	return [proc.LimitCount]*uint64{
+		proc.LimitMemory: w.MemoryBytes, proc.LimitProcesses: w.Processes, proc.LimitFiles: w.OpenFiles, proc.LimitDisk: w.DiskBytes, proc.LimitTime: w.TimeMs,
+	}
+}
+
+// sent returns a limit as the client has sent it.
+func sent(w *wire.Limits, l proc.Limit) string {
+	if count := counts(w)[l]; count != nil {
+		return strconv.FormatUint(*count, 10)
+	}
+	return string(w.CPUs.AppendJSON(nil))
+}
+
 // asked returns the limits that a client asks for, in the units of package proc.
 func asked(w *wire.Limits) (limits proc.Limits) {
-	for i, value := range [proc.LimitCount]*uint64{
-		proc.LimitMemory: w.MemoryBytes, proc.LimitProcesses: w.Processes, proc.LimitFiles: w.OpenFiles, proc.LimitDisk: w.DiskBytes, proc.LimitTime: w.TimeMs,
-	} {
+	for i, value := range counts(w) {
 		if value != nil {
 			unit := unitOf(proc.Limit(i))
 			limits[i] = min(*value, math.MaxInt64/unit) * unit
@@ -103,7 +117,7 @@ func (l *Launcher) checkLimits(c *Command) error {
 			if confined(c.params) {
 				where = "a command in a sandbox"
 			}
-			return limitError(limit, "%s is less than %s needs: at least %s", value, where, InWire(limit, lowest[i]).AppendJSON(nil))
+			return limitError(limit, "%s is less than %s needs: at least %s", sent(c.params.Limits, limit), where, InWire(limit, lowest[i]).AppendJSON(nil))
 		}
 		has := "this machine has"
 		if limit == proc.LimitTime {
@@ -117,7 +131,7 @@ func (l *Launcher) checkLimits(c *Command) error {
 				continue
 			}
 			if !c.bestEffort {
-				return limitError(limit, "%s is more than %s, which is %s; with `bestEffort` (`--best-effort`) the command gets that", value, most.of, InWire(limit, most.value).AppendJSON(nil))
+				return limitError(limit, "%s is more than %s, which is %s; with `bestEffort` (`--best-effort`) the command gets that", sent(c.params.Limits, limit), most.of, InWire(limit, most.value).AppendJSON(nil))
 			}
 			limits[i] = most.value
 		}
@@ -127,8 +141,8 @@ func (l *Launcher) checkLimits(c *Command) error {
 }
 
 // limitError describes an invalid value of a limit.
-func limitError(l proc.Limit, format string, value uint64, what string, bound []byte) error {
-	return &LimitError{fmt.Sprintf("limits: `%s` "+format, limitNames[l], InWire(l, value).AppendJSON(nil), what, bound)}
+func limitError(l proc.Limit, format, sent, what string, bound []byte) error {
+	return &LimitError{fmt.Sprintf("limits: `%s` "+format, limitNames[l], sent, what, bound)}
 }
 
 // CheckServerLimits refuses limits of a server that no command could have.
