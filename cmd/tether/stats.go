@@ -73,10 +73,14 @@ func statRows(u *wire.Usage) (rows [][2]string) {
 		add("disk", "%s read, %s written", terminal.Bytes(*u.ReadBytes), terminal.Bytes(*u.WrittenBytes))
 	}
 	if u.Processes != nil {
-		add("processes", "%d at the same time", *u.Processes)
+		add("processes", "at most %d at the same time", *u.Processes)
 	}
 	if k := u.MemoryKill; k != nil {
-		add("killed", "%s; %s", k.Text(), terminal.Plural(int(k.Processes), "kill"))
+		by := ": "
+		if k.Limit == wire.LimitCommand || k.Limit == wire.LimitServer {
+			by = ", by the "
+		}
+		add("killed", "%s%s%s", terminal.Plural(int(k.Processes), "process"), by, k.Text())
 	}
 	var partial []string
 	for _, row := range []struct{ name, of string }{{"CPU", u.CPUOf}, {"memory", u.MemoryOf}, {"disk", u.IOOf}} {
@@ -85,7 +89,7 @@ func statRows(u *wire.Usage) (rows [][2]string) {
 		}
 	}
 	if len(partial) > 0 {
-		add("not in", "%s: processes that no other process has waited for", strings.Join(partial, ", "))
+		add("not counted", "in %s: processes whose parent did not wait for them", strings.Join(partial, ", "))
 	}
 	return rows
 }

@@ -54,12 +54,14 @@ func TestStatRows(t *testing.T) {
 CPU        1m12s user, 8.310s system
 memory     64MiB at most, all processes together
 disk       0B read, 2.0KiB written
-processes  9 at the same time
-killed     memory limit of 64 MiB; 1 kill
-not in     disk: processes that no other process has waited for
+processes  at most 9 at the same time
+killed     1 process, by the memory limit of 64 MiB
+not counted in disk: processes whose parent did not wait for them
 `},
 		"a bound": {&wire.Usage{WallUs: 1e6, MemoryPeakBytes: n(13 << 20), MemoryOf: wire.OfBound},
-			"time       1.000s\nmemory     13MiB or less in the largest process\nnot in     memory: processes that no other process has waited for\n"},
+			"time       1.000s\nmemory     13MiB or less in the largest process\nnot counted in memory: processes whose parent did not wait for them\n"},
+		"killed by the machine": {&wire.Usage{WallUs: 1e6, MemoryKill: &wire.MemoryKill{Processes: 2, Limit: wire.LimitOuter}},
+			"time       1.000s\nkilled     2 processes: out of memory (a limit above the server, or the machine)\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -220,8 +220,8 @@ func scoreOfCommands() (text string, ok bool) {
 	return strconv.Itoa(min(own+commandScore, maxScore)), true
 }
 
-// way decides how a limit is enforced. With an error it is not, or only partly.
-func (l *limiter) way(limit Limit) (By, error) {
+// method decides how a limit is enforced. With an error, By is what bestEffort gets.
+func (l *limiter) method(limit Limit) (By, error) {
 	switch limit {
 	case LimitFiles:
 		return ByRlimit, nil
@@ -268,7 +268,7 @@ func (l *limiter) decide(limits Limits, bestEffort bool) (e Enforced, err error)
 			continue
 		}
 		var missing error
-		if e.By[i], missing = l.way(Limit(i)); missing != nil && !bestEffort {
+		if e.By[i], missing = l.method(Limit(i)); missing != nil && !bestEffort {
 			err = errors.Join(err, missing)
 		}
 	}
@@ -388,7 +388,7 @@ func mayRaiseLimits() bool {
 // limitSupport implements Supervisor.LimitSupport.
 func (h *host) limitSupport() (s LimitSupport) {
 	for i := range LimitCount {
-		s.By[i], s.Missing[i] = h.limiter.way(Limit(i))
+		s.By[i], s.Missing[i] = h.limiter.method(Limit(i))
 	}
 	return s
 }
