@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/crash"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/wire"
 )
@@ -170,6 +173,9 @@ func testDurable(t *testing.T, killed string) {
 		}
 		return havePrinted(ctx, c, "pipe", "terminal")
 	})
+	if strings.HasPrefix(killed, "worker") {
+		s.killWorker(t) // the next one has adopted the commands
+	}
 	s.crash(t, killed)
 
 	s = h.start(t)
@@ -338,6 +344,81 @@ func TestDurableStateOfAnotherKind(t *testing.T) {
 	}
 	if _, err := dialKept(t, s.url).Start(t.Context(), client.Command{ID: "p", Argv: []string{"true"}}); err != nil {
 		t.Error(err)
+	}
+	s.stop(t)
+	h.checkEmpty(t)
+}
+
+// If the directory of a server that was killed is removed, the next durable server of the user removes its memory. That of a server
+// that may come back, or runs, stays.
+func TestDurableMemoryWithoutDirectory(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for i := range 3 {
+		h := newDurableHome(t)
+		s := h.start(t)
+		names = append(names, h.memory())
+		switch i {
+		case 0:
+			s.crash(t, "keeper worker")
+			if err := os.RemoveAll(filepath.Join(h.dir, "durable")); err != nil {
+				t.Fatal(err)
+			}
+		case 1:
+			s.crash(t, "keeper worker")
+		}
+	}
+	h := newDurableHome(t)
+	h.start(t).stop(t)
+	for i, name := range names {
+		if _, err := os.Stat(name); (err == nil) != (i > 0) {
+			t.Errorf("server %d: %v", i, err)
+		}
+	}
+}
+
+// An upload that was not complete ends with the keeper, and its temporary file is removed. A session of which the worker of the next
+// server dies is set aside, and the others go on.
+func TestDurableUploadAndPoison(t *testing.T) {
+	t.Parallel()
+	h := newDurableHome(t)
+	s := h.start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	poisoned, healthy := dialKept(t, s.url), dialKept(t, s.url)
+	poison, _ := startSleep(t, poisoned, "poison")
+	p, err := healthy.Start(ctx, client.Command{ID: "p", Argv: []string{"sh", "-c", "echo out; exec sleep 1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	followed := follow(ctx, p)
+	c := tethertest.Dial(t, s.url)
+	session := c.Handshake("").SessionID
+	dir := t.TempDir()
+	c.Must(wire.MethodUploadOpen, map[string]any{"uploadId": "u", "path": "file://" + dir + "/file", "size": 10}, nil)
+	c.Must(wire.MethodUploadWrite, map[string]any{"uploadId": "u", "offset": 0, "chunk": []byte("12345")}, nil)
+	c.Must(wire.MethodUploadOpen, map[string]any{"uploadId": "done", "path": "file://" + dir + "/done", "size": 0}, nil)
+	sum := sha256.Sum256(nil)
+	commit := map[string]any{"uploadId": "done", "sha256": hex.EncodeToString(sum[:])}
+	c.Must(wire.MethodUploadCommit, commit, nil)
+	tethertest.Eventually(t, func() error { return havePrinted(ctx, healthy, "p") })
+	s.crash(t, "keeper worker")
+	h.env = []string{crash.Variable + "=session.restoring@poison,kill"}
+	s = h.start(t)
+	if exit, err := poison.Wait(ctx); !errors.Is(err, client.ErrSessionLost) || !strings.Contains(err.Error(), "was set aside") {
+		t.Errorf("the client of the session is told %+v, %v", exit, err)
+	}
+	if <-followed.done; followed.err != nil || followed.exit.Code != -1 || followed.out.String() != "out\n" {
+		t.Errorf("%+v, %v, %q", followed.exit, followed.err, followed.out.String())
+	}
+	c = tethertest.Dial(t, s.url)
+	c.Handshake(session)
+	if m := c.Call(wire.MethodUploadStatus, map[string]any{"uploadId": "u"}); m.Error == nil {
+		t.Error("an upload without descriptors is there again")
+	}
+	c.Must(wire.MethodUploadCommit, commit, nil) // it is recognised
+	if list, err := os.ReadDir(dir); err != nil || len(list) != 1 || list[0].Name() != "done" {
+		t.Errorf("in the directory: %v, %v", list, err)
 	}
 	s.stop(t)
 	h.checkEmpty(t)

@@ -64,7 +64,7 @@ func (t *Table) Restore(held Descriptors, deaths int) error {
 // CheckJournal checks that this program understands what is recorded about sessions. It changes nothing. Damaged notes are
 // left out, as by Restore.
 func CheckJournal(a *arena.Arena) error {
-	r := restoring{recorded: map[string]*recordedSession{}, starts: map[uint64]*recordedStart{}}
+	r := restoring{table: &Table{}, recorded: map[string]*recordedSession{}, starts: map[uint64]*recordedStart{}, uploads: map[uint64]*recordedUpload{}}
 	err := a.Journal().Replay(func(n *arena.Note, kind arena.NoteKind, payload []byte) error {
 		if err := r.visit(n, kind, payload); !errors.Is(err, arena.ErrDamaged) {
 			return err

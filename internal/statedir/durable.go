@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,6 +106,16 @@ func (d *Dir) NewMemory() (string, error) {
 	}
 	return name, os.WriteFile(filepath.Join(d.Own, memoryName), []byte(name), 0o600)
 }
+
+// OtherMemory returns the paths of the memory files of this user, except for that of the directory.
+func (d *Dir) OtherMemory() []string {
+	found, _ := filepath.Glob(filepath.Join(memoryDir(), memoryPrefix+"*")) // the pattern is well-formed
+	own := d.Memory()
+	return slices.DeleteFunc(found, func(name string) bool { return name == own })
+}
+
+// Names reports whether the directory own of a durable server names a memory file.
+func Names(own, memory string) bool { return (&Dir{Own: own}).Memory() == memory }
 
 // Reset removes what is in the directory, with the memory file.
 func (d *Dir) Reset() error {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/filelock"
 	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/internal/statedir"
 )
 
 // openDurable ends what an earlier durable server has left running, and takes over what it has recorded. If there is nothing, or
@@ -40,7 +42,43 @@ func (s *State) openDurable(log *slog.Logger) error {
 	if s.arena, err = arena.Create(arena.Config{Path: path}); err != nil {
 		return err
 	}
-	return s.lockArena()
+	if err := s.lockArena(); err != nil {
+		return err
+	}
+	for _, name := range s.dir.OtherMemory() {
+		if err := removeUnnamed(name); err != nil {
+			log.Warn("cannot remove the memory of a server whose directory is gone", "file", name, "err", err)
+		}
+	}
+	return nil
+}
+
+// removeUnnamed removes a memory file if no server uses it, and the directory of its server is gone, or names another one.
+func removeUnnamed(name string) error {
+	file, err := arena.OpenPath(name)
+	if err != nil {
+		return ignore(err, fs.ErrNotExist)
+	}
+	if err := filelock.Try(int(file.Fd()), filelock.Exclusive); err != nil {
+		return errors.Join(ignore(err, filelock.ErrHeld), file.Close())
+	}
+	a, err := arena.Inspect(file)
+	if err != nil {
+		return errors.Join(ignore(err, arena.ErrDamaged), file.Close()) // it may be that of a server that is just starting
+	}
+	_, own, err := readServer(a)
+	if err == nil && !statedir.Names(own, name) {
+		err = os.Remove(name)
+	}
+	return errors.Join(ignore(err, arena.ErrDamaged), a.Close())
+}
+
+// ignore returns nil for one kind of error.
+func ignore(err, kind error) error {
+	if errors.Is(err, kind) {
+		return nil
+	}
+	return err
 }
 
 // errNothing means that no server has left anything.

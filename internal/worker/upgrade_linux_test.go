@@ -9,6 +9,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/keep"
+	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/server"
 )
 
@@ -16,6 +17,9 @@ import (
 // it does not understand.
 func TestProve(t *testing.T) {
 	t.Parallel()
+	var upload reexec.Encoder // see package session
+	upload.Text("session")
+	upload.Number(1)
 	for name, row := range map[string]struct {
 		kind    arena.NoteKind
 		payload string
@@ -26,6 +30,7 @@ func TestProve(t *testing.T) {
 		"unknown, about sessions": {noteServer - 1, "", keep.ExitOlder},
 		"may be skipped":          {noteServer + 1 | arena.Skippable, "", 0},
 		"damaged":                 {noteServer, "?", keep.ExitUnreadable},
+		"an upload":               {7 | arena.Skippable, string(upload), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
