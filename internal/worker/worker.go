@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/tetherexec/tether/internal/account"
@@ -130,8 +131,9 @@ func Receive(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) err
 		return nil, nil, err
 	}
 	u := &upgrader{worker: w, draining: make(chan struct{})}
+	own := &keeper{worker: w, pid: os.Getppid(), log: log}
 	k := &server.Kept{
-		Keeper: &keeper{worker: w, pid: os.Getppid(), log: log}, Held: session.Descriptors{}, First: order.Number == 1,
+		Keeper: own, Held: session.Descriptors{}, First: order.Number == 1,
 		Deaths: order.Deaths, Beat: order.Beat, Workers: workers(order), Upgrade: u.upgrade,
 	}
 	shared := sharedFiles(held)
@@ -148,7 +150,9 @@ func Receive(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) err
 	if err := open(k, shared); err != nil {
 		return nil, nil, &StateError{err}
 	}
-	k.First = k.First && !k.State.Durable()
+	if k.State.Durable() {
+		k.First, own.durable = false, true
+	}
 	listener := shared[heldListener]
 	for _, which := range []proc.Which{heldListener, heldArena, heldState} {
 		delete(shared, which)
@@ -271,6 +275,8 @@ type keeper struct {
 	worker *keep.Worker
 	pid    int
 	log    *slog.Logger
+
+	durable bool // the next server goes on if the keeper dies
 }
 
 // slotOf is the keeper's slot for a number of package proc.
@@ -287,7 +293,9 @@ func (k *keeper) Hold(number int, held ...proc.Held) error {
 	for i, h := range held {
 		list[i] = keep.Held{Slot: slotOf(number), Which: int32(h.Which), FD: h.FD}
 	}
-	return k.worker.Hold(list...)
+	err := k.worker.Hold(list...)
+	k.endWith(err)
+	return err
 }
 
 // Drop implements proc.Keeper.
@@ -305,6 +313,14 @@ func (k *keeper) Reap(pid int) {
 	k.check(k.worker.Reap(pid))
 }
 
+// endWith does not return if a durable server has lost its keeper: this program is about to end, and must neither tell a client nor
+// record what has become of a request because of that. The next server goes on.
+func (k *keeper) endWith(err error) {
+	if k.durable && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || err != nil && k.worker.Orphaned()) {
+		select {}
+	}
+}
+
 // check logs that a message has not reached the keeper: it is gone, and this program will end.
 func (k *keeper) check(err error) {
 	if err != nil {
@@ -315,6 +331,7 @@ func (k *keeper) check(err error) {
 // Status implements proc.Keeper.
 func (k *keeper) Status(pid int) (code int, used *account.Figures, ended bool) {
 	exit, err := k.worker.Status(context.Background(), pid)
+	k.endWith(err)
 	if err != nil || !exit.Child {
 		return -1, nil, err == nil // a process that is no child of the keeper was reaped before
 	}
