@@ -159,7 +159,7 @@ func (k *keepable) keep(ctx context.Context) error {
 
 // endingPatience is how long a durable server waits for the address that it listens on: the last process of the server before it, which
 // was killed, may still be ending.
-const endingPatience = 2 * time.Second
+const endingPatience = 5 * time.Second
 
 // openListener opens the listener.
 func (k *keepable) openListener(ctx context.Context) (*listen.Listener, error) {
@@ -170,7 +170,7 @@ func (k *keepable) openListener(ctx context.Context) (*listen.Listener, error) {
 			return l, err
 		}
 		select {
-		case <-time.After(endingPatience / 100):
+		case <-time.After(endingPatience / 250):
 		case <-ctx.Done():
 			return nil, err
 		}

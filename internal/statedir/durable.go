@@ -26,9 +26,9 @@ const (
 	groupsName  = "groups" // the paths of control groups, in the directory
 )
 
-// lockPatience is how long OpenDurable waits for the lock: the last processes of a server that was killed may still be
-// ending.
-const lockPatience = 2 * time.Second
+// lockPatience is how long OpenDurable waits for the lock: the last process of a server that was killed may still be ending its commands, or
+// itself.
+const lockPatience = 5 * time.Second
 
 // ErrInUse means that another durable server uses the state directory.
 var ErrInUse = errors.New("another durable server uses the state directory")
