@@ -52,7 +52,8 @@ func readSparse(t *testing.T, name string) (pieces []piece, size int64) {
 
 func writeSparse(t *testing.T, name string, pieces []piece, size int64) {
 	t.Helper()
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	os.Remove(name) // a server of another test may look at it: it must not shrink
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,13 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/filelock"
@@ -42,7 +44,7 @@ func (s *State) openDurable(log *slog.Logger) error {
 	if s.arena, err = arena.Create(arena.Config{Path: path}); err != nil {
 		return err
 	}
-	if err := s.lockArena(); err != nil {
+	if err := lock(s.arena.File()); err != nil {
 		return err
 	}
 	for _, name := range s.dir.OtherMemory() {
@@ -98,7 +100,7 @@ func (s *State) takeOver(log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := filelock.Try(int(file.Fd()), filelock.Exclusive); err != nil { // first: Open changes it
+	if err := lock(file); err != nil { // first: Open changes it
 		return errors.Join(err, file.Close())
 	}
 	a, err := arena.Open(file)
@@ -124,7 +126,12 @@ func (s *State) takeOver(log *slog.Logger) error {
 	return nil
 }
 
-// lockArena locks the memory as long as a process of the server has it open.
-func (s *State) lockArena() error {
-	return filelock.Try(int(s.arena.File().Fd()), filelock.Exclusive)
+// lockPatience is how long a server waits for the lock of its memory, which removeUnnamed of another server has for a moment.
+const lockPatience = time.Second
+
+// lock locks a memory file as long as a process of the server has it open.
+func lock(file *os.File) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), lockPatience, filelock.ErrHeld)
+	defer cancel()
+	return filelock.Wait(ctx, int(file.Fd()), filelock.Exclusive)
 }

@@ -79,7 +79,9 @@ func FuzzTakeOver(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer file.Close()
+		if err := lock(file); err != nil { // other tests look for memory that can be removed
+			t.Fatal(err)
+		}
 		var word [8]byte
 		for at, v := range map[uint32]uint64{at1: v1, at2: v2} {
 			offset := int64(at) &^ 7
@@ -96,6 +98,7 @@ func FuzzTakeOver(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
+		file.Close()
 		s, err := NewState(cfg, listener)
 		if err != nil {
 			if !errors.Is(err, arena.ErrNewer) {
