@@ -76,10 +76,10 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	failed := make(chan struct{})
 	if c.opts.OnState != nil {
-		c.state.unreported = inbox.New[Status](maxStates)
+		c.state.unreported = inbox.New[*Status](maxStates)
 		c.tasks.Go(func() { // ends after Failed, which c.run reports last, or when no session could be opened
-			c.state.unreported.Drain(failed, func(s Status) (more bool) {
-				c.opts.OnState(s)
+			c.state.unreported.Drain(failed, func(s *Status) (more bool) {
+				c.opts.OnState(*s)
 				return s.State != Failed
 			})
 		})

@@ -120,12 +120,12 @@ const maxDecisions = 256
 // reports decisions of the server to the program.
 type networkPolicy struct {
 	questions  chan struct{} // has one value for each question that is being decided
-	unreported *inbox.Inbox[decisionEvent]
+	unreported *inbox.Inbox[*decisionEvent]
 	reporting  sync.Once // starts with the first decision
 }
 
 func newNetworkPolicy() networkPolicy {
-	return networkPolicy{questions: make(chan struct{}, maxPolicyRequests), unreported: inbox.New[decisionEvent](maxDecisions)}
+	return networkPolicy{questions: make(chan struct{}, maxPolicyRequests), unreported: inbox.New[*decisionEvent](maxDecisions)}
 }
 
 // A decisionEvent is a decision of the server that is reported to the program.
@@ -142,7 +142,7 @@ func (c *Client) decided(params []byte) {
 		c.opts.Log.Warn("cannot decode a network decision of the server", "err", err)
 		return
 	}
-	e := decisionEvent{decision: d}
+	e := &decisionEvent{decision: d}
 	if p := c.processes.find(d.ProcessID); p != nil {
 		e.process = p.hosts.onDecision
 		if d.Decision != string(wire.NetworkAllow) {
@@ -160,7 +160,7 @@ func (c *Client) decided(params []byte) {
 	})
 }
 
-func (c *Client) reportDecision(e decisionEvent) (more bool) {
+func (c *Client) reportDecision(e *decisionEvent) (more bool) {
 	if e.process != nil {
 		e.process(e.decision)
 	}

@@ -10,7 +10,7 @@ import (
 // A lifecycle has the state of a client and its newest connection. Client.run owns it:
 // only that goroutine changes the state.
 type lifecycle struct {
-	unreported *inbox.Inbox[Status] // waits for OnState; nil: there is no OnState
+	unreported *inbox.Inbox[*Status] // waits for OnState; nil: there is no OnState
 
 	mu      sync.Mutex
 	status  Status
@@ -59,7 +59,7 @@ func (s *lifecycle) setLocked(status Status) {
 func (s *lifecycle) reportLocked(status Status) {
 	s.status = status
 	if s.unreported != nil {
-		s.unreported.PutNewest(status)
+		s.unreported.PutNewest(&status)
 	}
 }
 
