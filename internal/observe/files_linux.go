@@ -130,12 +130,17 @@ func (e *ends) ownedBy(pid int) bool {
 }
 
 // other returns the holders of the end that a process waits for.
-func (e *ends) other(pid int, c Call) []Holder {
+func (e *ends) other(pid int, c Call) (others []Holder) {
 	list := e.writers
 	if c == CallWrite {
 		list = e.readers
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(h Holder) bool { return h.PID == pid })
+	for _, h := range list {
+		if h.PID != pid {
+			others = append(others, h)
+		}
+	}
+	return others
 }
 
 // holds notes which ends of the pipes a process has.

@@ -129,7 +129,7 @@ func busiestFirst(holders []Holder, findings []finding) []Holder {
 	for _, f := range findings { // the highest weight first
 		for i, h := range holders {
 			if h.PID == f.process.PID {
-				return append([]Holder{h}, slices.Delete(slices.Clone(holders), i, i+1)...)
+				return append(append([]Holder{h}, holders[:i]...), holders[i+1:]...)
 			}
 		}
 	}
