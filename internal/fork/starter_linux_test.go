@@ -405,7 +405,7 @@ func TestNamespaces(t *testing.T) {
 // In a user namespace of the child, no cgroup namespace can be made; the limit of this program stays as it is.
 func TestNoCgroupNamespacesInside(t *testing.T) {
 	const setting = "/proc/sys/user/max_cgroup_namespaces"
-	if err := unix.Access(setting, unix.W_OK); err != nil {
+	if _, err := os.Stat(setting); err != nil {
 		need.CannotRun(t, "%s: %v", setting, err)
 	}
 	before, err := os.ReadFile(setting)
