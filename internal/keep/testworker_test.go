@@ -28,8 +28,11 @@ const (
 	modeSweep = "sweep" // the same, and worker n dies behind its n-th lasting effect
 )
 
-// crashFile is the name of a file. While it exists, workers crash at their start.
-const crashFile = "crash"
+// Names of files. While the first exists, workers crash at their start; while the second exists, none makes way for another one.
+const (
+	crashFile = "crash"
+	busyFile  = "busy"
+)
 
 // A request tells the worker what to do, on a connection to its listener.
 type request struct {
@@ -56,6 +59,7 @@ type response struct {
 // A testServer is the state of the test's worker.
 type testServer struct {
 	*Worker
+	dir    string
 	ledger *ledger
 	order  Order
 	ended  chan struct{} // closed when SIGTERM or the end of the keeper ends the server
@@ -111,11 +115,14 @@ func runTestWorker(args []string) error {
 		if err := w.Ready(); err != nil {
 			return err
 		}
+		if strings.HasPrefix(name, "leave-proved") {
+			return errors.New("crashes when it has proved itself")
+		}
 		if held, order, _, err = w.Receive(); err != nil {
 			return err
 		}
 	}
-	s := &testServer{Worker: w, order: order, held: map[[2]int32]int{}, ended: make(chan struct{})}
+	s := &testServer{Worker: w, dir: args[1], order: order, held: map[[2]int32]int{}, ended: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ended) })
 	for _, h := range held {
 		s.held[[2]int32{h.Slot, h.Which}] = h.FD
@@ -148,7 +155,7 @@ func (s *testServer) serve(ending chan os.Signal) error {
 	s.Serve(Events{
 		Ended:  s.reapUnclaimed,
 		Missed: func(slot, which int32) { fmt.Fprintln(os.Stderr, "missed", slot, which) },
-		Drain:  func(time.Duration) { os.Exit(0) },
+		Drain:  func(time.Duration) { go s.makeWay() }, // ends with the process
 		Lost:   func(error) { s.end() },
 	})
 	s.ledger.workerPid.Store(int64(os.Getpid()))
@@ -184,6 +191,16 @@ func (s *testServer) serve(ending chan os.Signal) error {
 	}
 	s.Bye()
 	return nil
+}
+
+// makeWay ends this worker as soon as the test lets it.
+func (s *testServer) makeWay() {
+	for {
+		if _, err := os.Stat(filepath.Join(s.dir, busyFile)); err != nil {
+			os.Exit(0)
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // reapUnclaimed reaps children of the keeper that are not commands.

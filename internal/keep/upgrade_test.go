@@ -127,6 +127,28 @@ func TestUpgradeToBrokenProgram(t *testing.T) {
 	}
 }
 
+// A program dies when it has proved itself, before the running one has made way for it. The next worker of the running one follows,
+// and that is no death.
+func TestUpgradeToProgramThatDiesBeforeItServes(t *testing.T) {
+	t.Parallel()
+	r := startRig(t, firstStage{})
+	busy := filepath.Join(r.dir, busyFile)
+	if err := os.WriteFile(busy, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := r.ask(request{Do: "hold", Slot: 1, Text: "in the pipe"})
+	r.try(request{Do: "upgrade", Text: r.program("leave-proved")}) // the verdict may come, or the end of this worker
+	if err := os.Remove(busy); err != nil {
+		t.Fatal(err)
+	}
+	second := r.nextWorker(first)
+	if second.Cause != Replaced {
+		t.Errorf("the second worker: %+v", second)
+	}
+	r.runs("tether", "tether")
+	r.stop(unix.SIGTERM, 0)
+}
+
 // A program that has proved itself and then does not serve is replaced by the previous one.
 func TestUpgradeToProgramThatDoesNotServe(t *testing.T) {
 	t.Parallel()

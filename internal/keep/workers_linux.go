@@ -162,7 +162,7 @@ func (k *keeper) rest() {
 func (k *keeper) workerEnded() {
 	pid := k.worker.pid
 	k.take(&k.worker, math.MaxInt) // its last messages
-	ready := k.worker.ready
+	ready, asked := k.worker.ready, Cause(k.worker.charge) == Replaced
 	why, status := k.endPeer(&k.worker)
 	clear(k.due[:dueStart])
 	k.adopted = k.children(func(int, int) {})
@@ -180,6 +180,9 @@ func (k *keeper) workerEnded() {
 	case k.stopping != 0:
 		k.finish(status)
 	case k.spare.ready != 0:
+		k.startNext()
+	case asked && status == 0: // it has made way for a spare that has died since
+		k.cause, k.detail = int(Replaced), 0
 		k.startNext()
 	default:
 		k.say("the worker has ended, another one will take over", "pid", pid)
