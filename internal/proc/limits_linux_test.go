@@ -117,7 +117,7 @@ func TestProcessLimit(t *testing.T) {
 	t.Parallel()
 	s := newSupervisor(t, Config{})
 	needGroups(t, s, LimitProcesses)
-	bomb := "bomb() { bomb & bomb & wait; }; bomb 2>/dev/null"
+	bomb := "bomb() { bomb & bomb & wait; }; (bomb) 2>/dev/null; exec sleep 1000" // a shell that cannot fork ends, and with the command its groups would
 	p, _ := start(t, s, limited(bomb, map[Limit]uint64{LimitProcesses: 12}))
 	groups := groupsOf(p)
 	dir := groups.V2
