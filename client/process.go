@@ -95,7 +95,7 @@ type Exit struct {
 	SandboxDenied bool             // the sandbox probably caused the failure
 	Denial        *wire.DenialFact // the details of that, as far as they are known; may be nil
 	Limit         string           // the limit because of which the server has ended the command, such as wire.LimitTimeMs; "": none
-	Failure       string           // why Code is not the command's own, such as that its server was killed; \"\": it is
+	Failure       string           // why Code is not the command's own, such as that its server was killed; "": it is
 	Usage         *wire.Usage      // what the command has used; nil: the server does not say
 }
 

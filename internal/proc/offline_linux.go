@@ -45,7 +45,7 @@ func (f *forker) goOffline() {
 			}
 		})
 		if err := <-ready; err != nil {
-			f.host.log.Debug("each sandbox gets a network of its own", "err", err)
+			f.host.log.Debug("a thread cannot have a network of its own", "err", err)
 			return
 		}
 		f.offline.requests = requests
