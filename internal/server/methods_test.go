@@ -4,6 +4,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -181,17 +182,35 @@ func TestTraceAndNullParametersAreIgnored(t *testing.T) {
 	}
 }
 
-// A start whose connection is lost finishes, and its process belongs to the
+// A start whose connection is lost while it runs finishes, and its process belongs to the
 // session, which can be resumed.
 func TestStartOutlivesItsConnection(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
-	c := tethertest.Dial(t, s.URL)
-	hello := c.Handshake("")
-	c.Ask("process/start", tethertest.Shell("p", "echo here; sleep 60", nil))
-	c.Must("environment/status", nil, nil) // the server has read the start: requests that it has not read are lost with the connection
-	c.Close()
+	starts := &snapClient{t: t, home: t.TempDir(), Client: tethertest.Dial(t, s.URL)}
+	starts.setProfile(`read -r <"$HOME/gate"`)
+	gate := filepath.Join(starts.home, "gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hello := starts.Handshake("")
+	starts.Ask("process/start", starts.params("p", "echo here; sleep 60", nil))
+	tethertest.Eventually(t, func() error {
+		if starts.reads() == 0 {
+			return errors.New("the start does not wait at the gate")
+		}
+		return nil
+	})
+	starts.Close()
 	again := tethertest.Dial(t, s.URL)
 	again.Handshake(hello.SessionID)
+	open, err := os.OpenFile(gate, os.O_RDWR, 0) // with O_WRONLY it would wait for the shell
+	if err == nil {
+		defer open.Close()
+		_, err = open.WriteString("\n")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	tethertest.Eventually(t, func() error {
 		_, err := again.Listed("p")
 		return err

@@ -25,14 +25,20 @@ type snapClient struct {
 // newSnapClient connects to a server. profile is a start-up file of login shells.
 func newSnapClient(t *testing.T, profile string) *snapClient {
 	t.Helper()
-	if _, err := os.Stat("/bin/bash"); err != nil {
-		t.Skip("no bash here")
-	}
 	c := &snapClient{t: t, home: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(c.home, ".bash_profile"), []byte("echo x >>\"$HOME/count\"\n"+profile), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c.setProfile(profile)
 	return c.connect(tethertest.StartServer(t, server.Config{}))
+}
+
+// setProfile writes the start-up file of login shells, which counts how often it is read.
+func (c *snapClient) setProfile(profile string) {
+	c.t.Helper()
+	if _, err := os.Stat("/bin/bash"); err != nil {
+		c.t.Skip("no bash here")
+	}
+	if err := os.WriteFile(filepath.Join(c.home, ".bash_profile"), []byte("echo x >>\"$HOME/count\"\n"+profile), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // connect returns a client with the same home directory and a session of its own.
