@@ -16,6 +16,7 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/crash"
+	"github.com/tetherexec/tether/internal/filelock"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/wire"
 )
@@ -259,7 +260,8 @@ func TestDenialSurvivesWorkers(t *testing.T) {
 	s.stop(t)
 }
 
-// A server that is stopped right after its worker was replaced removes the placeholders of earlier workers.
+// A server that is stopped right after its worker was replaced removes the placeholders of earlier workers, and those that
+// another server guards when they are free.
 func TestStopRemovesPlaceholdersOfEarlierWorkers(t *testing.T) {
 	t.Parallel()
 	needBubblewrap(t)
@@ -278,11 +280,30 @@ func TestStopRemovesPlaceholdersOfEarlierWorkers(t *testing.T) {
 	if got := p.ask(t, "still"); got != "still" {
 		t.Fatal(got)
 	}
+	guard, err := os.Open(filepath.Join(dir, ".codex"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guard.Close()
+	if err := filelock.Try(int(guard.Fd()), filelock.Shared); err != nil { // as the server of another user would
+		t.Fatal(err)
+	}
 	s.stop(t)
-	tethertest.Eventually(t, func() error { // the keeper may have had the locks for a moment longer: then another process removes them
-		if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
-			return fmt.Errorf("left: %v, %v", list, err)
-		}
-		return nil
-	})
+	left := func(want ...string) {
+		t.Helper()
+		tethertest.Eventually(t, func() error { // the keeper may have had the locks for a moment longer: then another process removes them
+			list, err := os.ReadDir(dir)
+			var names []string
+			for _, e := range list {
+				names = append(names, e.Name())
+			}
+			if err != nil || !slices.Equal(names, want) {
+				return fmt.Errorf("left: %v, %v", list, err)
+			}
+			return nil
+		})
+	}
+	left(".codex")
+	guard.Close()
+	left()
 }

@@ -221,10 +221,10 @@ func (c *Confiner) Close() error {
 // StartSweeper starts a process that removes the placeholders which Close had to leave
 // because sandboxes of other users, or of servers with another state directory, need them.
 // Call it after Close, and last: a supervisor that is being closed kills processes that it
-// does not know.
-func (c *Confiner) StartSweeper() error {
+// does not know. It returns the pid of the process, 0 if none was needed.
+func (c *Confiner) StartSweeper() (pid int, err error) {
 	if c.ledger == nil {
-		return nil
+		return 0, nil
 	}
 	program := "/proc/self/exe"
 	if c.config.Self != "" {

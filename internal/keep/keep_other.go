@@ -45,6 +45,7 @@ func (*Worker) Status(context.Context, int) (Exit, error) { return Exit{}, errOt
 func (*Worker) Reap(int) error                            { return errOther }
 func (*Worker) Ready() error                              { return errOther }
 func (*Worker) Beat() error                               { return errOther }
+func (*Worker) Leave(int) error                           { return errOther }
 func (*Worker) Bye() error                                { return errOther }
 func (*Worker) Upgrade(context.Context, *os.File) error   { return errOther }
 func (*Worker) Renew(context.Context) error               { return errOther }

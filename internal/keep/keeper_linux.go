@@ -50,6 +50,7 @@ type keeper struct {
 	cause    int // why the last worker was replaced: a Cause, with its detail
 	detail   int
 	bye      int // 1: the worker ends the server
+	stays    int // a process that outlives the server; 0: none
 	stopping int // the signal that ends the server; 0: none has
 	adopted  int // how many children there were when the last worker died; later ones are orphans
 	endedAt  int // time of the last search for children that have ended
@@ -255,6 +256,8 @@ func (k *keeper) handle(p *peer, kind kind, words, fds int) {
 		}
 	case msgBye:
 		k.bye = 1
+	case msgLeave:
+		k.stays = int(fields[0])
 	case msgRenew:
 		k.renew()
 	}

@@ -21,6 +21,7 @@ const (
 	msgBye     kind = 8
 	msgUpgrade kind = 9
 	msgRenew   kind = 10
+	msgLeave   kind = 11
 
 	msgGive    kind = 33
 	msgServe   kind = 34
@@ -57,6 +58,7 @@ var messages = [maxKind]message{
 	msgBye:     {"bye", "worker", nil, false, "", "the server ends on purpose: end with the worker, and do not start another one"},
 	msgUpgrade: {"upgrade", "worker", nil, false, "the program", "replace the worker by this program. The answer is `verdict`, or the end of this worker"},
 	msgRenew:   {"renew", "worker", nil, false, "", "replace the keeper by the program of the worker, in place. The answer is `verdict`"},
+	msgLeave:   {"leave", "worker", []string{"pid"}, false, "", "this process outlives the server: do not signal it when the server ends"},
 
 	msgGive:    {"give", "keeper", []string{"slot", "which"}, true, "one per pair", "a part of the descriptors that the keeper holds"},
 	msgServe:   {"serve", "keeper", []string{"protocol", "number", "deaths", "limit", "beat", "probation", "cause", "detail", "died"}, false, "", "all descriptors were given: serve. The fields are those of Order"},

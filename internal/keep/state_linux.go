@@ -34,7 +34,7 @@ func (k *keeper) fields() []*int {
 	for i := range k.due[:dueOrphans] {
 		list = append(list, &k.due[i])
 	}
-	return append(list, &k.died, &k.purges, &k.purgedBy, &k.due[dueOrphans])
+	return append(list, &k.died, &k.purges, &k.purgedBy, &k.due[dueOrphans], &k.stays)
 }
 
 // save writes the state to a new memory file, for the program that replaces this one.

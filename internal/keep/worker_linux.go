@@ -326,6 +326,9 @@ func (w *Worker) Ready() error { return w.tellNow(msgReady) }
 // Beat is a sign of life. Call it at least every third of Order.Beat, from a place that a stuck worker does not reach.
 func (w *Worker) Beat() error { return w.tell(msgBeat) }
 
+// Leave says that a process outlives the server: the keeper does not end it with the others. Only the last one that was named counts.
+func (w *Worker) Leave(pid int) error { return w.tell(msgLeave, int32(pid)) }
+
 // Bye says that the server ends: the keeper ends after this process, with its exit status.
 func (w *Worker) Bye() error { return w.tellNow(msgBye) }
 

@@ -282,7 +282,7 @@ func (k *keeper) finish(status int) {
 	k.status = status
 	sig, begin := unix.SIGTERM, now()
 	for {
-		left := k.signalChildren(sig, func(int) bool { return true })
+		left := k.signalChildren(sig, func(pid int) bool { return pid != k.stays })
 		elapsed := now() - begin
 		switch {
 		case left == 0:

@@ -56,5 +56,7 @@ func (h *Host) StateDir() string { return h.state.Shared }
 func (h *Host) Close() error {
 	err := h.Confiner.Close()
 	h.Procs.Close()
-	return errors.Join(err, h.state.Close(), h.Confiner.StartSweeper())
+	err = errors.Join(err, h.state.Close())
+	_, unswept := h.Confiner.StartSweeper()
+	return errors.Join(err, unswept)
 }

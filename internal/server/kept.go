@@ -25,6 +25,8 @@ type Kept struct {
 
 	// Listener is where the server will serve. Proxies of commands need to know it before.
 	Listener *listen.Listener
+	// Leave tells the keeper that a process outlives the server.
+	Leave func(pid int) error
 	// Workers tells about the keeper and its workers, without the version.
 	Workers func() wire.KeeperState
 	// Upgrade replaces this process by another program; "": the file from which the server was started. It returns nil when the

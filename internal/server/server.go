@@ -135,7 +135,12 @@ func (s *Server) Close() error {
 	s.http.Close()
 	err := s.confiner.Close()
 	s.procs.Close()
-	return errors.Join(err, s.state.Close(), s.confiner.StartSweeper())
+	err = errors.Join(err, s.state.Close())
+	sweeper, unswept := s.confiner.StartSweeper()
+	if sweeper != 0 && s.config.Kept != nil {
+		err = errors.Join(err, s.config.Kept.Leave(sweeper))
+	}
+	return errors.Join(err, unswept)
 }
 
 // Serve accepts WebSocket connections until ctx ends, or until the server has been

@@ -34,4 +34,4 @@ func (l *Ledger) Sweep() error { return nil }
 func (l *Ledger) Close() error { return nil }
 
 // StartSweeper does nothing.
-func (l *Ledger) StartSweeper(string, []string) error { return nil }
+func (l *Ledger) StartSweeper(string, []string) (int, error) { return 0, nil }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -64,25 +65,28 @@ const (
 
 // Arguments of runSweeper, before the registry.
 const (
-	sweeperStart = "start" // start the sweeper in a session of its own
+	sweeperStart = "start" // start the sweeper in a session of its own, and print its pid
 	sweeperRun   = "run"   // run as the sweeper
 )
 
 // StartSweeper starts a sweeper if Close left placeholders that ledgers with another
 // registry guard. The program, with argv as the beginning of its command line, calls
-// runSweeper. The sweeper is not a child of this process.
-func (l *Ledger) StartSweeper(program string, argv []string) error {
+// runSweeper. The sweeper is not a child of this process. StartSweeper returns its pid, 0 if there is none.
+func (l *Ledger) StartSweeper(program string, argv []string) (pid int, err error) {
 	l.mu.Lock()
 	left := l.left
 	l.mu.Unlock()
 	if !left {
-		return nil
+		return 0, nil
 	}
-	cmd := sweeperCommand(program, argv, sweeperStart, l.dir)
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("start a process that removes placeholders later: %w", err)
+	text, err := sweeperCommand(program, argv, sweeperStart, l.dir).Output()
+	if err == nil {
+		pid, err = strconv.Atoi(string(text))
 	}
-	return nil
+	if err != nil {
+		return 0, fmt.Errorf("start a process that removes placeholders later: %w", err)
+	}
+	return pid, nil
 }
 
 func sweeperCommand(program string, argv []string, verb, dir string) *exec.Cmd {
@@ -107,6 +111,7 @@ func runSweeper(args []string) int {
 		if cmd.Start() != nil { // not waited for: it outlives this process
 			return 1
 		}
+		fmt.Print(cmd.Process.Pid)
 	case sweeperRun:
 		if at.CloseFrom(3) != nil { // descriptors that an embedding program left open
 			return 1

@@ -23,7 +23,7 @@ func TestSweeperOutlivesLedger(t *testing.T) {
 	h.Release()
 	b.must(l.Close())
 	b.there(".git")
-	if err := l.StartSweeper("/no/such/program", nil); err == nil || !strings.Contains(err.Error(), "removes placeholders later") {
+	if _, err := l.StartSweeper("/no/such/program", nil); err == nil || !strings.Contains(err.Error(), "removes placeholders later") {
 		t.Errorf("no sweeper is started: %v", err)
 	}
 
@@ -62,9 +62,10 @@ func TestSweeperRemovesPlaceholdersLeftByRetry(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	b.must(l.Close())
-	b.must(l.StartSweeper("/no/such/program", nil)) // nothing is left
+	_, err := l.StartSweeper("/no/such/program", nil)
+	b.must(err) // nothing is left
 	l.retryLater("file")
-	if err := l.StartSweeper("/no/such/program", nil); err == nil {
+	if _, err := l.StartSweeper("/no/such/program", nil); err == nil {
 		t.Error("no sweeper is started")
 	}
 }
@@ -74,7 +75,8 @@ func TestSweeperRemovesPlaceholdersLeftByRetry(t *testing.T) {
 func TestSweeperIgnoresPlaceholdersInUse(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
-	b.must(l.StartSweeper("/no/such/program", nil)) // nothing is left: none is started
+	_, err := l.StartSweeper("/no/such/program", nil)
+	b.must(err) // nothing is left: none is started
 	b.hold(l, b.dir(".codex")).Release()
 	idle := list(t, b.registry)
 	if len(idle) != 1 {
