@@ -265,7 +265,15 @@ func TestDenialSurvivesWorkers(t *testing.T) {
 func TestStopRemovesPlaceholdersOfEarlierWorkers(t *testing.T) {
 	t.Parallel()
 	needBubblewrap(t)
-	s := startKept(t)
+	t.Run("worker lives", func(t *testing.T) { stopWithPlaceholders(t) })
+	t.Run("worker dies", func(t *testing.T) { // when it has started the process that removes the placeholders later
+		stopWithPlaceholders(t, crash.Variable+"=keep.leave:1", crash.WorkerVariable+"=2")
+	})
+}
+
+func stopWithPlaceholders(t *testing.T, env ...string) {
+	t.Parallel()
+	s := startKept(t, env...)
 	c := dialKept(t, s.url)
 	dir := t.TempDir()
 	sandbox := workspaceWrite(t, dir)
@@ -289,6 +297,9 @@ func TestStopRemovesPlaceholdersOfEarlierWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.stop(t)
+	if len(env) > 0 && !strings.Contains(s.stderr.String(), "crash point keep.leave") {
+		t.Error("no worker has died there")
+	}
 	left := func(want ...string) {
 		t.Helper()
 		tethertest.Eventually(t, func() error { // the keeper may have had the locks for a moment longer: then another process removes them

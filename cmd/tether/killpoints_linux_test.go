@@ -73,7 +73,7 @@ var killPoints = []struct{ point, step, outcome string }{
 var otherPoints = []string{
 	"arena.create", "arena.input.reset", "arena.journal.copy", "arena.journal.switch", "arena.punch", "outlog.end", "outlog.exit",
 	"outlog.blocked", "outlog.first", "outlog.mark", "outlog.memory", "outlog.off", "outlog.spool", "outlog.write",
-	"keep.beat", "keep.bell", "keep.bye", "keep.ready", "keep.reap", "keep.renew", "keep.status", "keep.upgrade",
+	"keep.beat", "keep.bell", "keep.bye", "keep.leave", "keep.ready", "keep.reap", "keep.renew", "keep.status", "keep.upgrade",
 	"session.attempt", "session.restoring", "session.suspect",
 	"confine.placeholders", "proc.reported", // see sandboxedPoints
 	"proc.buried",                                 // of a new keeper: see proc.TestBury
