@@ -86,6 +86,23 @@ func piped(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
 	return in, out
 }
 
+// startUntil starts a command, waits for the first line of its output, and returns the rest.
+func startUntil(t *testing.T, cmd *exec.Cmd, first string) *bufio.Reader {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); line != first {
+		t.Fatalf("%q, %v", line, err)
+	}
+	return lines
+}
+
 // isEmpty checks that nothing was left behind.
 func (b *testEnv) isEmpty() {
 	b.t.Helper()
@@ -296,17 +313,7 @@ func passesSignalsOn(t *testing.T, command func(...string) *exec.Cmd, args []str
 	const script = `for s in INT TERM HUP QUIT USR1 USR2 WINCH CONT; do trap "echo $s; exit 7" $s; done; echo ready; while :; do sleep 0.05; done`
 	for _, sig := range signals {
 		cmd := command(append(args[:len(args):len(args)], "sh", "-c", script)...)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewReader(out)
-		if line, err := lines.ReadString('\n'); line != "ready\n" {
-			t.Fatalf("%q, %v", line, err)
-		}
+		lines := startUntil(t, cmd, "ready\n")
 		cmd.Process.Signal(sig)
 		rest, _ := io.ReadAll(lines)
 		cmd.Wait()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/rand"
 	"errors"
@@ -245,17 +244,7 @@ func TestSandboxRunEndsStoppedCommand(t *testing.T) {
 	t.Parallel()
 	const script = `(until grep -q 'State:.T' /proc/$$/status; do sleep 0.02; done; echo stopped) & kill -STOP $$; wait; echo continued`
 	cmd := newSandboxEnv(t).command("sandbox", "run", "sh", "-c", script)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewReader(out)
-	if line, err := lines.ReadString('\n'); line != "stopped\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
+	lines := startUntil(t, cmd, "stopped\n")
 	cmd.Process.Signal(syscall.SIGTERM)
 	cmd.Process.Signal(syscall.SIGCONT)
 	rest, _ := io.ReadAll(lines)

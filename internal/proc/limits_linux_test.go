@@ -77,13 +77,19 @@ func (l *limiter) spareNumber() int {
 // awaitSettled waits until nothing is left of the processes of a supervisor.
 func awaitSettled(t *testing.T, s *Supervisor, p *Process) {
 	t.Helper()
+	awaitNoLeftovers(t, p)
+	if left := leftGroups(s); len(left) > 0 {
+		t.Errorf("cgroups are left: %v", left)
+	}
+}
+
+// awaitNoLeftovers waits until nothing is left of a process.
+func awaitNoLeftovers(t *testing.T, p *Process) {
+	t.Helper()
 	for deadline := time.Now().Add(testTimeout); p.Leftovers(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the process is not settled")
 		}
-	}
-	if left := leftGroups(s); len(left) > 0 {
-		t.Errorf("cgroups are left: %v", left)
 	}
 }
 
@@ -367,9 +373,7 @@ func TestTotalMemoryLimit(t *testing.T) {
 		if killed := sink.code == 137; used.Kill != row.want || killed != (row.want.Processes > 0) || used.Memory.Of != account.Tree {
 			t.Errorf("%s, limit %d: exit code %d, account %+v", row.script, row.limit, sink.code, used)
 		}
-		for deadline := time.Now().Add(testTimeout); p.Leftovers() && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
+		awaitNoLeftovers(t, p)
 	}
 	if _, exited := other.Exited(); exited {
 		t.Error("another command was killed")
