@@ -1,0 +1,59 @@
+package fleet
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNames(t *testing.T) {
+	for _, name := range []string{"a", "box-1", "0", strings.Repeat("a", 63)} {
+		if err := CheckHostName(name); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"", "-a", "a-", "A", "a.b", "a*", ">", "a b", "ä", "a\n", strings.Repeat("a", 64)} {
+		if CheckHostName(name) == nil {
+			t.Errorf("host name %q is accepted", name)
+		}
+	}
+	for _, label := range []string{"gpu", "zone=eu-west", "k8s.io/arch=x86_64", "empty="} {
+		if err := CheckLabel(label); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, label := range []string{"", "=v", "k=a b", "K", "k=\n", "k=a=b", strings.Repeat("k", 64), "k=" + strings.Repeat("v", 126)} {
+		if CheckLabel(label) == nil {
+			t.Errorf("label %q is accepted", label)
+		}
+	}
+	if CheckLabels(make([]string, MaxLabels+1)) == nil {
+		t.Error("too many labels are accepted")
+	}
+}
+
+func TestHostHasLabels(t *testing.T) {
+	h := Host{Labels: []string{"gpu", "zone=eu"}}
+	for query, want := range map[string]bool{"": true, "gpu": true, "zone": true, "zone=eu": true, "gpu zone": true, "zone=us": false, "gpu=a": false, "zo": false, "gpu cpu": false} {
+		if got := h.HasLabels(strings.Fields(query)); got != want {
+			t.Errorf("labels %q: %v", query, got)
+		}
+	}
+}
+
+func TestSubjectsOfALink(t *testing.T) {
+	host, link, ok := SplitDown(DownSubject("box", "gate", "l1"))
+	if !ok || host != "box" || link != "l1" {
+		t.Error(host, link, ok)
+	}
+	if _, _, ok := SplitDown(OpenSubject("box")); ok {
+		t.Error("the subject for opening a link is taken for one of its frames")
+	}
+}
+
+// The key of a session does not contain the id, and differs between sessions.
+func TestSessionKey(t *testing.T) {
+	a, b := SessionKey("one"), SessionKey("two")
+	if a == b || strings.Contains(a, "one") || len(a) != 64 {
+		t.Error(a, b)
+	}
+}

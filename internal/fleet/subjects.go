@@ -1,0 +1,65 @@
+package fleet
+
+import "strings"
+
+// Streams of the directory. Each is a key-value bucket of NATS: the subject of a key is $KV.BUCKET.KEY.
+const (
+	HostsBucket    = "tether-hosts"    // leases: one key per host
+	SessionsBucket = "tether-sessions" // one key per session, see SessionKey
+	DrainsBucket   = "tether-drains"   // hosts that an operator drains: one key per host
+)
+
+// KeySubject is the subject to which the value of a key is published.
+func KeySubject(bucket, key string) string { return "$KV." + bucket + "." + key }
+
+// Stream is the name of the stream that a bucket is.
+func Stream(bucket string) string { return "KV_" + bucket }
+
+// GetSubject is the subject of requests for the last value of a key.
+func GetSubject(bucket, key string) string {
+	return "$JS.API.DIRECT.GET." + Stream(bucket) + "." + KeySubject(bucket, key)
+}
+
+const (
+	hostPrefix    = "tether.host."
+	gatewayPrefix = "tether.gateway."
+	beatPrefix    = "tether.beat."
+)
+
+// OpenSubject is where gateways ask a host for a link.
+func OpenSubject(host string) string { return hostPrefix + host + ".open" }
+
+// UpPrefix is followed by the id of a link: the frames from its gateway to the host.
+func UpPrefix(host string) string { return hostPrefix + host + ".up." }
+
+// DownSubject has the frames of a link from a host to a gateway.
+func DownSubject(host, gateway, link string) string {
+	return hostPrefix + host + ".down." + gateway + "." + link
+}
+
+// DownSubjects are the frames from all hosts to one gateway.
+func DownSubjects(gateway string) string { return hostPrefix + "*.down." + gateway + ".*" }
+
+// SplitDown returns the host and the link of a DownSubject. NATS lets a host publish only below its own name.
+func SplitDown(subject string) (host, link string, ok bool) {
+	parts := strings.Split(subject, ".")
+	if len(parts) != 6 {
+		return "", "", false
+	}
+	return parts[2], parts[5], true
+}
+
+// AliveSubject is where a gateway answers hosts that it is alive.
+func AliveSubject(gateway string) string { return gatewayPrefix + gateway + ".alive" }
+
+// BeatSubject is where a host says every few seconds that it is reachable, with its description.
+func BeatSubject(host string) string { return beatPrefix + host }
+
+// BeatSubjects are those of all hosts.
+const BeatSubjects = beatPrefix + "*"
+
+// HostInbox begins the subjects of answers to a host.
+func HostInbox(host string) string { return hostPrefix + host + ".inbox" }
+
+// GatewayInbox begins the subjects of answers to gateways and operators.
+const GatewayInbox = "tether.inbox"
