@@ -41,12 +41,18 @@ func TestHostHasLabels(t *testing.T) {
 }
 
 func TestSubjectsOfALink(t *testing.T) {
-	host, link, ok := SplitDown(DownSubject("box", "gate", "l1"))
-	if !ok || host != "box" || link != "l1" {
-		t.Error(host, link, ok)
+	up, down := UpSubject("box", "gate", "l1"), DownSubject("box", "gate", "l1")
+	s, ok := ParseLink(down)
+	if !ok || s != (LinkSubject{Host: "box", Gateway: "gate", Link: "l1"}) || s.Back() != up {
+		t.Error(s, ok)
 	}
-	if _, _, ok := SplitDown(OpenSubject("box")); ok {
-		t.Error("the subject for opening a link is taken for one of its frames")
+	if s, ok = ParseLink(up); !ok || !s.Up || s.Back() != down {
+		t.Error(s, ok)
+	}
+	for _, other := range []string{"", AliveSubject("gate"), HostInbox("box") + ".a.b", "tether.host.box.sideways.gate.l1", "tether.hosts.box.up.gate.l1", up + ".x"} {
+		if s, ok := ParseLink(other); ok {
+			t.Errorf("%s is taken for a subject of frames: %+v", other, s)
+		}
 	}
 }
 

@@ -11,7 +11,7 @@ type Permissions struct {
 func HostPermissions(host string) Permissions {
 	return Permissions{
 		Publish: []string{
-			hostPrefix + host + ".down.*.*",
+			DownSubject(host, "*", "*"),
 			BeatSubject(host),
 			AliveSubject("*"),
 			KeySubject(HostsBucket, host),
@@ -25,15 +25,14 @@ func HostPermissions(host string) Permissions {
 func GatewayPermissions() Permissions {
 	p := Permissions{
 		Publish: []string{
-			hostPrefix + "*.open",
-			hostPrefix + "*.up.*",
+			UpSubjects("*"),
 			hostPrefix + "*.inbox.>", // that it is alive
 			"$JS.API.INFO",
 			KeySubject(SessionsBucket, "*"),
 		},
 		Subscribe: []string{
-			hostPrefix + "*.down.*.*",
-			gatewayPrefix + "*.alive",
+			DownSubjects("*"),
+			AliveSubject("*"),
 			BeatSubjects,
 			GatewayInbox + ".>",
 			KeySubject(DrainsBucket, "*"),

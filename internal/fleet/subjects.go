@@ -26,27 +26,50 @@ const (
 	beatPrefix    = "tether.beat."
 )
 
-// OpenSubject is where gateways ask a host for a link.
-func OpenSubject(host string) string { return hostPrefix + host + ".open" }
+// UpSubject has the frames of a link from a gateway to a host.
+func UpSubject(host, gateway, link string) string {
+	return hostPrefix + host + up + gateway + "." + link
+}
 
-// UpPrefix is followed by the id of a link: the frames from its gateway to the host.
-func UpPrefix(host string) string { return hostPrefix + host + ".up." }
+// UpSubjects are the frames from all gateways to one host.
+func UpSubjects(host string) string { return hostPrefix + host + up + "*.*" }
 
-// DownSubject has the frames of a link from a host to a gateway.
+// DownSubject has the frames of a link from a host to a gateway. NATS lets a host publish only below its own name.
 func DownSubject(host, gateway, link string) string {
-	return hostPrefix + host + ".down." + gateway + "." + link
+	return hostPrefix + host + down + gateway + "." + link
 }
 
 // DownSubjects are the frames from all hosts to one gateway.
-func DownSubjects(gateway string) string { return hostPrefix + "*.down." + gateway + ".*" }
+func DownSubjects(gateway string) string { return hostPrefix + "*" + down + gateway + ".*" }
 
-// SplitDown returns the host and the link of a DownSubject. NATS lets a host publish only below its own name.
-func SplitDown(subject string) (host, link string, ok bool) {
+// The parts of a subject between the name of a host and the id of a gateway.
+const (
+	up   = ".up."
+	down = ".down."
+)
+
+// A LinkSubject is an UpSubject or a DownSubject in its parts.
+type LinkSubject struct {
+	Host, Gateway, Link string
+	Up                  bool
+}
+
+// ParseLink returns the parts of a subject of frames.
+func ParseLink(subject string) (s LinkSubject, ok bool) {
 	parts := strings.Split(subject, ".")
-	if len(parts) != 6 {
-		return "", "", false
+	if len(parts) != 6 || parts[0]+"."+parts[1]+"." != hostPrefix {
+		return s, false
 	}
-	return parts[2], parts[5], true
+	direction := "." + parts[3] + "."
+	return LinkSubject{Host: parts[2], Gateway: parts[4], Link: parts[5], Up: direction == up}, direction == up || direction == down
+}
+
+// Back is the subject of the frames in the other direction.
+func (s LinkSubject) Back() string {
+	if s.Up {
+		return DownSubject(s.Host, s.Gateway, s.Link)
+	}
+	return UpSubject(s.Host, s.Gateway, s.Link)
 }
 
 // AliveSubject is where a gateway answers hosts that it is alive.
