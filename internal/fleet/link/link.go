@@ -89,10 +89,10 @@ func (l *Link) take(f frame) *EndError {
 	in := &l.incoming
 	switch f.kind {
 	case frameAck:
-		if f.number < l.outgoing.acked || f.number > l.outgoing.sent {
+		if f.number > l.outgoing.sent {
 			return &EndError{Misused, "the other end acknowledges bytes that were not sent"}
 		}
-		l.outgoing.acked = f.number
+		l.outgoing.acked = max(l.outgoing.acked, f.number) // those of several readers may overtake each other
 		l.outgoing.credit.Send()
 		return nil
 	case frameClose:
