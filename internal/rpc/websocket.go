@@ -38,6 +38,7 @@ const (
 type WebSocket struct {
 	conn      net.Conn
 	raw       syscall.RawConn // nil unless conn is a plain socket
+	trying    tryWriter       // nil unless conn is one
 	in        *bufio.Reader
 	client    bool // this is the client's end: it masks its frames
 	textOnly  bool // binary messages are skipped
@@ -62,6 +63,7 @@ func NewWebSocketClient(conn net.Conn, buffered []byte) *WebSocket {
 
 func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
 	s := &WebSocket{conn: conn, raw: plainSocket(conn), client: client, growStep: growStep, onControl: func(Control, []byte) {}}
+	s.trying, _ = conn.(tryWriter)
 	buffer := readBuffer
 	if client {
 		s.growStep, buffer = clientGrowStep, clientReadBuffer
@@ -109,14 +111,22 @@ func (s *WebSocket) Received() uint64 { return s.received.Load() }
 
 // Acknowledged implements Stream.
 func (s *WebSocket) Acknowledged() uint64 {
-	bytes, _ := acknowledged(s.conn)
+	bytes, _ := s.acknowledged()
 	return bytes
 }
 
 // Unacknowledged implements Stream.
 func (s *WebSocket) Unacknowledged() bool {
-	_, waiting := acknowledged(s.conn)
+	_, waiting := s.acknowledged()
 	return waiting
+}
+
+// acknowledged counts the bytes that the peer is known to have received, and reports whether others are on the way.
+func (s *WebSocket) acknowledged() (bytes uint64, waiting bool) {
+	if c, ok := s.conn.(interface{ Acknowledged() (uint64, bool) }); ok {
+		return c.Acknowledged()
+	}
+	return acknowledged(s.conn)
 }
 
 // OnControl implements Stream.
@@ -351,9 +361,18 @@ func (s *WebSocket) Write(b []byte) error {
 	return err
 }
 
-// TryWrite implements Stream. Only a plain socket can tell that it is full.
+// A tryWriter is a connection that is no socket, and can tell that it is full.
+type tryWriter interface {
+	// TryWrite writes as much as can be written without waiting.
+	TryWrite(b []byte) (n int, err error)
+}
+
+// TryWrite implements Stream. Only a plain socket or a tryWriter can tell that it is full.
 func (s *WebSocket) TryWrite(b []byte) (n int, err error) {
-	if s.raw == nil {
+	switch {
+	case s.trying != nil:
+		return s.trying.TryWrite(b)
+	case s.raw == nil:
 		return 0, nil
 	}
 	werr := s.raw.Write(func(fd uintptr) bool {
