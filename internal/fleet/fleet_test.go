@@ -41,15 +41,16 @@ func TestHostHasLabels(t *testing.T) {
 }
 
 func TestSubjectsOfALink(t *testing.T) {
-	up, down := UpSubject("box", "gate", "l1"), DownSubject("box", "gate", "l1")
-	s, ok := ParseLink(down)
-	if !ok || s != (LinkSubject{Host: "box", Gateway: "gate", Link: "l1"}) || s.Back() != up {
-		t.Error(s, ok)
+	down := LinkSubject{Host: "box", Instance: "1", Gateway: "gate", Link: "l1"}
+	for _, want := range []LinkSubject{down, down.Back()} {
+		if got, ok := ParseLink(want.String()); !ok || got != want {
+			t.Error(got, ok)
+		}
 	}
-	if s, ok = ParseLink(up); !ok || !s.Up || s.Back() != down {
-		t.Error(s, ok)
+	if down.Back().Back() != down || down.Back() == down {
+		t.Error("Back does not turn the direction")
 	}
-	for _, other := range []string{"", AliveSubject("gate"), HostInbox("box") + ".a.b", "tether.host.box.sideways.gate.l1", "tether.hosts.box.up.gate.l1", up + ".x"} {
+	for _, other := range []string{"", AliveSubject("gate"), HostInbox("box") + ".a.b", "tether.host.box.1.sideways.gate.l1", "tether.hosts.box.1.up.gate.l1", down.String() + ".x"} {
 		if s, ok := ParseLink(other); ok {
 			t.Errorf("%s is taken for a subject of frames: %+v", other, s)
 		}
@@ -62,4 +63,17 @@ func TestSessionKey(t *testing.T) {
 	if a == b || strings.Contains(a, "one") || len(a) != 64 {
 		t.Error(a, b)
 	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"principal":"p","peer":"q","window":1,"session":"","epoch":3}`))
+	f.Add([]byte(`{"session":"` + SessionKey("x") + `","ttlMs":30000}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if o, err := DecodeOpen(b); err == nil && (o.Window < 0 || len(o.Principal) > maxPrincipal) {
+			t.Errorf("%+v", o)
+		}
+		if a, err := DecodeAttached(b); err == nil && len(a.Session) != len(SessionKey("")) {
+			t.Errorf("%+v", a)
+		}
+	})
 }

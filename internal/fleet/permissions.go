@@ -11,7 +11,7 @@ type Permissions struct {
 func HostPermissions(host string) Permissions {
 	return Permissions{
 		Publish: []string{
-			DownSubject(host, "*", "*"),
+			LinkSubject{host, "*", "*", "*", false}.String(),
 			BeatSubject(host),
 			AliveSubject("*"),
 			KeySubject(HostsBucket, host),
@@ -25,7 +25,7 @@ func HostPermissions(host string) Permissions {
 func GatewayPermissions() Permissions {
 	p := Permissions{
 		Publish: []string{
-			UpSubjects("*"),
+			UpSubjects("*", "*"),
 			hostPrefix + "*.inbox.>", // that it is alive
 			"$JS.API.INFO",
 			KeySubject(SessionsBucket, "*"),

@@ -1,7 +1,13 @@
 package fleet
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -16,7 +22,7 @@ const (
 // A Host is what the directory says about an executor.
 type Host struct {
 	Name     string   `json:"name"`
-	Instance string   `json:"instance"` // tells two executors with the same name apart
+	Instance string   `json:"instance"` // tells two executors with the same name apart; see NewID
 	Labels   []string `json:"labels,omitempty"`
 	Version  string   `json:"version"`  // of tether
 	Capacity int      `json:"capacity"` // how many commands may run at a time before it counts as full; at least 1
@@ -44,4 +50,61 @@ type Session struct {
 	Host      string `json:"host"`
 	Epoch     uint64 `json:"epoch"`     // grows with each connection of its client; the host accepts none with an old one
 	Principal string `json:"principal"` // which client it belongs to; see listen.Client
+}
+
+// Limits of what gateways and hosts tell each other about a link.
+const (
+	maxOpen      = 4 << 10 // bytes of an Open
+	maxPrincipal = 512
+	maxPeer      = 256
+	maxWindow    = 1 << 30
+)
+
+// An Open tells a host which client a new link is for.
+type Open struct {
+	Principal string `json:"principal"`
+	Peer      string `json:"peer"`    // the client's address, for the log
+	Window    int    `json:"window"`  // of both directions, in bytes
+	Session   string `json:"session"` // key of the session that the client resumes; "": it does not
+	Epoch     uint64 `json:"epoch"`   // of that session
+}
+
+// DecodeOpen decodes an Open.
+func DecodeOpen(b []byte) (o Open, err error) {
+	if len(b) > maxOpen {
+		return o, fmt.Errorf("%d bytes are too many to open a link", len(b))
+	}
+	if err := json.Unmarshal(b, &o); err != nil {
+		return o, err
+	}
+	if len(o.Principal) > maxPrincipal || len(o.Peer) > maxPeer || o.Window < 0 || o.Window > maxWindow || o.Session != "" && !isSessionKey(o.Session) {
+		return o, errors.New("values are out of range")
+	}
+	return o, nil
+}
+
+// Attached is what a host tells a gateway beside the stream of a link, before it answers initialize: the link belongs to a session.
+type Attached struct {
+	Session string `json:"session"` // its key
+	TTLMs   uint64 `json:"ttlMs"`   // how long it lives without a client
+}
+
+// DecodeAttached decodes an Attached. The host may be hostile.
+func DecodeAttached(b []byte) (a Attached, err error) {
+	if err := json.Unmarshal(b, &a); err != nil {
+		return a, err
+	}
+	if !isSessionKey(a.Session) || a.TTLMs > uint64(MaxSessionTTL.Milliseconds()) {
+		return a, errors.New("values are out of range")
+	}
+	return a, nil
+}
+
+// MaxSessionTTL is more than any session lives without a client.
+const MaxSessionTTL = 366 * 24 * time.Hour
+
+// isSessionKey reports whether s has the form of a SessionKey.
+func isSessionKey(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil && len(s) == 2*sha256.Size && strings.ToLower(s) == s
 }

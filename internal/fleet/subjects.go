@@ -26,50 +26,49 @@ const (
 	beatPrefix    = "tether.beat."
 )
 
-// UpSubject has the frames of a link from a gateway to a host.
-func UpSubject(host, gateway, link string) string {
-	return hostPrefix + host + up + gateway + "." + link
+// A LinkSubject has the parts of the subject of frames of one link in one direction. It names the instance of the host, so that
+// another executor with the same name never gets them. NATS lets a host publish only below its own name.
+type LinkSubject struct {
+	Host, Instance, Gateway, Link string
+	Up                            bool // from the gateway to the host
 }
 
-// UpSubjects are the frames from all gateways to one host.
-func UpSubjects(host string) string { return hostPrefix + host + up + "*.*" }
-
-// DownSubject has the frames of a link from a host to a gateway. NATS lets a host publish only below its own name.
-func DownSubject(host, gateway, link string) string {
-	return hostPrefix + host + down + gateway + "." + link
+func (s LinkSubject) String() string {
+	direction := down
+	if s.Up {
+		direction = up
+	}
+	return hostPrefix + s.Host + "." + s.Instance + direction + s.Gateway + "." + s.Link
 }
 
-// DownSubjects are the frames from all hosts to one gateway.
-func DownSubjects(gateway string) string { return hostPrefix + "*" + down + gateway + ".*" }
+// Back is the subject of the frames in the other direction.
+func (s LinkSubject) Back() LinkSubject {
+	s.Up = !s.Up
+	return s
+}
 
-// The parts of a subject between the name of a host and the id of a gateway.
+// The parts of the subject between the instance of a host and the id of a gateway.
 const (
 	up   = ".up."
 	down = ".down."
 )
 
-// A LinkSubject is an UpSubject or a DownSubject in its parts.
-type LinkSubject struct {
-	Host, Gateway, Link string
-	Up                  bool
+// UpSubjects are the frames from all gateways to one instance of a host.
+func UpSubjects(host, instance string) string {
+	return LinkSubject{host, instance, "*", "*", true}.String()
 }
+
+// DownSubjects are the frames from all hosts to one gateway.
+func DownSubjects(gateway string) string { return LinkSubject{"*", "*", gateway, "*", false}.String() }
 
 // ParseLink returns the parts of a subject of frames.
 func ParseLink(subject string) (s LinkSubject, ok bool) {
 	parts := strings.Split(subject, ".")
-	if len(parts) != 6 || parts[0]+"."+parts[1]+"." != hostPrefix {
+	if len(parts) != 7 || parts[0]+"."+parts[1]+"." != hostPrefix {
 		return s, false
 	}
-	direction := "." + parts[3] + "."
-	return LinkSubject{Host: parts[2], Gateway: parts[4], Link: parts[5], Up: direction == up}, direction == up || direction == down
-}
-
-// Back is the subject of the frames in the other direction.
-func (s LinkSubject) Back() string {
-	if s.Up {
-		return DownSubject(s.Host, s.Gateway, s.Link)
-	}
-	return UpSubject(s.Host, s.Gateway, s.Link)
+	direction := "." + parts[4] + "."
+	return LinkSubject{parts[2], parts[3], parts[5], parts[6], direction == up}, direction == up || direction == down
 }
 
 // AliveSubject is where a gateway answers hosts that it is alive.

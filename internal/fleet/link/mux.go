@@ -66,7 +66,7 @@ var ErrTooMany = errors.New("limit reached: links")
 // Open opens a link. open tells the other end what the link is for; publish sends it, because it may need a subject for answers.
 // Frames for the link may arrive before Open has returned.
 func (m *Mux) Open(s fleet.LinkSubject, window int, open []byte, publish func(subject string, frame []byte) error) (*Link, error) {
-	l := newLink(m, s.Back(), subjectOf(s), window)
+	l := newLink(m, s.Back().String(), s.String(), window)
 	if err := m.add(l); err != nil {
 		return nil, err
 	}
@@ -75,12 +75,6 @@ func (m *Mux) Open(s fleet.LinkSubject, window int, open []byte, publish func(su
 		return nil, err
 	}
 	return l, nil
-}
-
-// subjectOf is the subject of s itself.
-func subjectOf(s fleet.LinkSubject) string {
-	s.Up = !s.Up
-	return s.Back()
 }
 
 func (m *Mux) add(l *Link) error {
@@ -113,7 +107,7 @@ func (m *Mux) find(subject string) *Link {
 }
 
 // Get returns the link whose frames arrive with a subject; nil if there is none.
-func (m *Mux) Get(s fleet.LinkSubject) *Link { return m.find(subjectOf(s)) }
+func (m *Mux) Get(s fleet.LinkSubject) *Link { return m.find(s.String()) }
 
 // Len is how many links there are.
 func (m *Mux) Len() int {
@@ -145,7 +139,7 @@ func (m *Mux) accept(subject string, open []byte) {
 	if !ok {
 		return
 	}
-	l := newLink(m, subject, s.Back(), DefaultWindow)
+	l := newLink(m, subject, s.Back().String(), DefaultWindow)
 	if err := m.add(l); err != nil {
 		m.config.Log.Warn("a link is refused", "gateway", s.Gateway, "err", err)
 		m.disown(subject, Refused, err.Error())
@@ -157,7 +151,7 @@ func (m *Mux) accept(subject string, open []byte) {
 // disown tells the other end of a link that this end does not have that it has ended.
 func (m *Mux) disown(subject string, code Code, reason string) {
 	if s, ok := fleet.ParseLink(subject); ok {
-		_ = m.config.Publish(s.Back(), appendClose(nil, &EndError{code, reason})) // if the bus is away, the other end finds out later
+		_ = m.config.Publish(s.Back().String(), appendClose(nil, &EndError{code, reason})) // if the bus is away, the other end finds out later
 	}
 }
 
