@@ -359,7 +359,8 @@ func TestTooManyLinks(t *testing.T) {
 		t.Error(err)
 	}
 	other := NewMux(Config{Publish: b.gateway.config.Publish, MaxLinks: 1})
-	l, err := other.Open(fleet.LinkSubject{Host: "box", Instance: "1", Gateway: "other", Link: "x", Up: true}, 0, nil, b.gateway.config.Publish)
+	unsent := func(string, []byte) error { return nil }
+	l, err := other.Open(fleet.LinkSubject{Host: "box", Instance: "1", Gateway: "other", Link: "x", Up: true}, 0, nil, unsent)
 	if err != nil {
 		t.Fatal(err)
 	}
