@@ -126,13 +126,13 @@ func (s *Server) Check() { s.procs.Processes() }
 // everything that they started, and returns nil, or listen.ErrLeft.
 func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 	err := l.Serve(ctx, listen.Handler{
-		Serve: func(ctx context.Context, stream *rpc.WebSocket, peer string) {
+		Serve: func(ctx context.Context, stream *rpc.WebSocket, client listen.Client) {
 			stream.TextOnly()
-			s.serve(ctx, stream, peer)
+			s.serve(ctx, stream, client.Peer)
 		},
 		Stopping: &rpc.CloseError{Code: rpc.CloseGoingAway, Reason: "server is shutting down"},
 		Leave:    s.leave, Leaving: &rpc.CloseError{Code: rpc.CloseRestart, Reason: "server is being replaced"},
-		MaxConnections: maxConnections, AnyPath: true, Log: s.log,
+		Connections: listen.NewConnections(maxConnections, nil, s.log), AnyPath: true, Log: s.log,
 	})
 	if errors.Is(err, listen.ErrLeft) {
 		s.procs.Close()

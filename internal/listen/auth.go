@@ -68,7 +68,8 @@ func (c AuthConfig) validate() error {
 // An Authenticator decides which clients may upgrade. It holds digests and keys:
 // never print one.
 type Authenticator struct {
-	check func(token string) error
+	check func(token string) (principal string, err error)
+	names bool // tokens name their clients: a certificate does not
 }
 
 // NewToken returns an Authenticator that accepts one token.
@@ -97,7 +98,7 @@ func newAuthenticator(c AuthConfig) (*Authenticator, error) {
 			return nil, fmt.Errorf("signed websocket bearer secret %s must be at least %d bytes", path, minSharedSecret)
 		}
 		issuer, audience := strings.TrimSpace(c.Signed.Issuer), strings.TrimSpace(c.Signed.Audience)
-		return &Authenticator{check: signedBearer{[]byte(secret), issuer, audience, c.Signed.ClockSkew}.check}, nil
+		return &Authenticator{check: signedBearer{[]byte(secret), issuer, audience, c.Signed.ClockSkew}.check, names: true}, nil
 	}
 	return nil, nil
 }
@@ -146,22 +147,26 @@ func cause(err error) error {
 	return err
 }
 
-// Check returns nil if the request may upgrade. The error's text is the body of
+// Check returns the principal of the client if the request may upgrade. The error's text is the body of
 // the 401 answer.
-func (a *Authenticator) Check(r *http.Request) error {
+func (a *Authenticator) Check(r *http.Request) (principal string, err error) {
 	if a == nil {
-		return nil
+		return certified(r), nil
 	}
 	headers := r.Header["Authorization"]
 	if len(headers) == 0 {
-		return errors.New("missing websocket bearer token")
+		return "", errors.New("missing websocket bearer token")
 	}
 	scheme, token, found := strings.Cut(headers[0], " ")
 	token = strings.TrimSpace(token)
 	if !found || !strings.EqualFold(scheme, "bearer") || token == "" || !visibleASCII(headers[0]) {
-		return errors.New("invalid authorization header")
+		return "", errors.New("invalid authorization header")
 	}
-	return a.check(token)
+	principal, err = a.check(token)
+	if err == nil && !a.names {
+		principal = certified(r)
+	}
+	return principal, err
 }
 
 func visibleASCII(s string) bool {
@@ -178,12 +183,13 @@ type capability struct {
 	digest [sha256.Size]byte
 }
 
-func (c capability) check(token string) error {
+// check returns no principal: all clients have the same token.
+func (c capability) check(token string) (principal string, err error) {
 	sum := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(sum[:], c.digest[:]) != 1 {
-		return errors.New("invalid websocket bearer token")
+		return "", errors.New("invalid websocket bearer token")
 	}
-	return nil
+	return "", nil
 }
 
 // signedBearer accepts JWTs signed with key. HS256 is the only algorithm, so a
@@ -196,23 +202,24 @@ type signedBearer struct {
 
 var errInvalidJWT = errors.New("invalid websocket jwt")
 
-func (s signedBearer) check(token string) error {
+// check returns the claim sub as principal.
+func (s signedBearer) check(token string) (principal string, err error) {
 	claims, err := s.verify(token)
 	if err != nil {
-		return errInvalidJWT
+		return "", errInvalidJWT
 	}
 	now := time.Now().Unix()
 	switch {
 	case now > saturatingAdd(claims.expires, s.skew):
-		return errors.New("expired websocket jwt")
+		return "", errors.New("expired websocket jwt")
 	case claims.notBefore != nil && saturatingAdd(now, s.skew) < *claims.notBefore:
-		return errors.New("websocket jwt is not valid yet")
+		return "", errors.New("websocket jwt is not valid yet")
 	case s.issuer != "" && (claims.issuer == nil || *claims.issuer != s.issuer):
-		return errors.New("websocket jwt issuer mismatch")
+		return "", errors.New("websocket jwt issuer mismatch")
 	case s.audience != "" && !slices.Contains(claims.audience, s.audience):
-		return errors.New("websocket jwt audience mismatch")
+		return "", errors.New("websocket jwt audience mismatch")
 	}
-	return nil
+	return claims.subject, nil
 }
 
 // verify returns the claims of a token whose signature is valid. It decodes nothing
@@ -280,6 +287,7 @@ type jwtClaims struct {
 	notBefore *int64
 	issuer    *string
 	audience  audience
+	subject   string // "": none
 }
 
 func parseClaims(body []byte) (c jwtClaims, err error) {
@@ -293,7 +301,11 @@ func parseClaims(body []byte) (c jwtClaims, err error) {
 		member(members, "nbf", &c.notBefore),
 		member(members, "iss", &c.issuer),
 		member(members, "aud", &c.audience),
+		member(members, "sub", &c.subject),
 	)
+	if err == nil && !validPrincipal(c.subject) {
+		err = errors.New("sub is too long or not printable")
+	}
 	if err == nil && expires == nil {
 		err = errors.New("no exp")
 	}

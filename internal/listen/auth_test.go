@@ -34,7 +34,7 @@ func authorized(a *Authenticator, headers ...string) string {
 	if headers != nil {
 		r.Header["Authorization"] = headers
 	}
-	if err := a.Check(r); err != nil {
+	if _, err := a.Check(r); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -57,7 +57,7 @@ func TestServeCountsConnections(t *testing.T) {
 			}
 		}
 	}
-	address := serveHandler(t, Handler{MaxConnections: 1, Idle: i, Serve: func(ctx context.Context, stream *rpc.WebSocket, _ string) {
+	address := serveHandler(t, Handler{Connections: NewConnections(1, i, nil), Serve: func(ctx context.Context, stream *rpc.WebSocket, _ Client) {
 		for {
 			if _, err := stream.Read(); err != nil {
 				return

@@ -14,9 +14,8 @@ const metricsPath = "/metrics"
 // certificate, the request must name the server by its address: a web page whose host name resolves to this
 // address sends that name, and is refused.
 func (u *upgrader) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
-	switch err := u.auth.Check(r); {
-	case u.auth == nil && !certified && !namesAddress(r.Host):
+	switch _, err := u.auth.Check(r); {
+	case u.auth == nil && certified(r) == "" && !namesAddress(r.Host):
 		refuse(w, http.StatusForbidden, "without authentication, ask by address or as localhost")
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET,HEAD")

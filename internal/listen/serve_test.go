@@ -71,9 +71,9 @@ func closeFrame(t *testing.T, r io.Reader) (code int, reason string) {
 func TestConnectionsAreBounded(t *testing.T) {
 	began, ended := make(chan string), make(chan struct{})
 	address := serveHandler(t, Handler{
-		MaxConnections: 1,
-		Serve: func(_ context.Context, stream *rpc.WebSocket, peer string) {
-			began <- peer
+		Connections: NewConnections(1, nil, nil),
+		Serve: func(_ context.Context, stream *rpc.WebSocket, client Client) {
+			began <- client.Peer
 			<-ended
 			stream.Close()
 		},
@@ -115,7 +115,7 @@ func TestServeTellsClientsWhyItStops(t *testing.T) {
 	stopping := &rpc.CloseError{Code: rpc.CloseGoingAway, Reason: "for today"}
 	served := make(chan error, 1)
 	go func() { // ends with ctx
-		served <- l.Serve(ctx, Handler{MaxConnections: 1, Stopping: stopping, Serve: func(ctx context.Context, stream *rpc.WebSocket, _ string) {
+		served <- l.Serve(ctx, Handler{Connections: NewConnections(1, nil, nil), Stopping: stopping, Serve: func(ctx context.Context, stream *rpc.WebSocket, _ Client) {
 			began <- ctx
 			<-ctx.Done()
 			<-returned

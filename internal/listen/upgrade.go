@@ -50,7 +50,7 @@ type upgrader struct {
 	// accept takes over a connection whose upgrade was answered. buffered has the
 	// bytes that the client sent after its request. accept must return at once: the
 	// caller's stack and buffers are held until then.
-	accept func(conn net.Conn, buffered []byte, peer string)
+	accept func(conn net.Conn, buffered []byte, client Client)
 
 	leave   <-chan struct{} // see Handler
 	leaving func()          // is called before l is closed because of leave
@@ -184,7 +184,8 @@ func (u *upgrader) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 		refuse(w, status, problem)
 		return
 	}
-	if err := u.auth.Check(r); err != nil {
+	principal, err := u.auth.Check(r)
+	if err != nil {
 		u.log.Info("client not authenticated", "peer", r.RemoteAddr, "err", err)
 		refuse(w, http.StatusUnauthorized, err.Error())
 		return
@@ -199,7 +200,7 @@ func (u *upgrader) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 		u.log.Debug("upgrade failed", "peer", r.RemoteAddr, "err", err)
 		return
 	}
-	u.accept(conn, buffered, peerName(conn))
+	u.accept(conn, buffered, Client{Peer: peerName(conn), Principal: principal, Query: strings.Clone(r.URL.RawQuery)})
 }
 
 // forBrowsers is shown to a person who opens the address of a server in a browser.

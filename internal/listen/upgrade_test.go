@@ -35,7 +35,7 @@ func without(old, replacement string) string {
 type acceptedConn struct {
 	conn     net.Conn
 	buffered string
-	peer     string
+	client   Client
 }
 
 // A testUpgrader is a running upgrader that passes its accepted connections to the
@@ -49,9 +49,9 @@ type testUpgrader struct {
 func startUpgrader(t *testing.T, cfg Config, log *slog.Logger) *testUpgrader {
 	t.Helper()
 	s := &testUpgrader{l: open(t, cfg), accepted: make(chan acceptedConn, 100)}
-	web := &upgrader{auth: s.l.auth, anyNamespace: cfg.AnyNamespace, hint: cfg.NamespaceHint, log: cmp.Or(log, slog.New(slog.DiscardHandler)), accept: func(conn net.Conn, buffered []byte, peer string) {
+	web := &upgrader{auth: s.l.auth, anyNamespace: cfg.AnyNamespace, hint: cfg.NamespaceHint, log: cmp.Or(log, slog.New(slog.DiscardHandler)), accept: func(conn net.Conn, buffered []byte, client Client) {
 		t.Cleanup(func() { conn.Close() })
-		s.accepted <- acceptedConn{conn, string(buffered), peer}
+		s.accepted <- acceptedConn{conn, string(buffered), client}
 	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -211,8 +211,8 @@ func TestUpgradeHandsOverTheConnection(t *testing.T) {
 		t.Fatalf("got %q, %v", head, err)
 	}
 	got := <-s.accepted
-	if got.peer != conn.LocalAddr().String() {
-		t.Errorf("peer %q, want %q", got.peer, conn.LocalAddr())
+	if got.client.Peer != conn.LocalAddr().String() {
+		t.Errorf("peer %q, want %q", got.client.Peer, conn.LocalAddr())
 	}
 	if _, ok := got.conn.(*net.TCPConn); !ok {
 		t.Errorf("accepted a %T", got.conn)
@@ -233,8 +233,8 @@ func TestUpgradeOnSocketFile(t *testing.T) {
 	if resp, _ := s.ask(t, "GET / HTTP/1.1\r\n"+upgradeHeaders+"\r\n"); resp.StatusCode != 101 {
 		t.Fatal(resp.Status)
 	}
-	if got := <-s.accepted; got.peer != "unix" {
-		t.Errorf("peer %q", got.peer)
+	if got := <-s.accepted; got.client.Peer != "unix" {
+		t.Errorf("peer %q", got.client.Peer)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestSilentClientsAreDropped(t *testing.T) {
 			return client
 		}
 		accepted := make(chan net.Conn, 1)
-		web := &upgrader{log: slog.New(slog.DiscardHandler), accept: func(conn net.Conn, _ []byte, _ string) { accepted <- conn }}
+		web := &upgrader{log: slog.New(slog.DiscardHandler), accept: func(conn net.Conn, _ []byte, _ Client) { accepted <- conn }}
 		ctx, cancel := context.WithCancel(context.Background())
 		served := make(chan error)
 		go func() { served <- web.serve(ctx, l) }()
@@ -332,7 +332,7 @@ func TestServeWaitsForUpgrades(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := pipeListener{make(chan net.Conn), make(chan struct{})}
 		accepting, goOn := make(chan net.Conn), make(chan struct{})
-		web := &upgrader{log: slog.New(slog.DiscardHandler), accept: func(conn net.Conn, _ []byte, _ string) {
+		web := &upgrader{log: slog.New(slog.DiscardHandler), accept: func(conn net.Conn, _ []byte, _ Client) {
 			accepting <- conn
 			<-goOn
 		}}

@@ -124,7 +124,7 @@ func checkAccess(auth *listen.Authenticator, next http.Handler) http.Handler {
 			http.Error(w, "requests of web pages are not served", http.StatusForbidden)
 			return
 		}
-		if auth.Check(r) != nil {
+		if _, err := auth.Check(r); err != nil {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
 			return

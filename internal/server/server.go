@@ -150,10 +150,10 @@ func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 	s.tasks.Go(s.afterStart)
 	s.listener.Store(l)
 	err := l.Serve(ctx, listen.Handler{
-		Serve: func(ctx context.Context, stream *rpc.WebSocket, peer string) {
-			s.serve(ctx, stream, peer, fmt.Sprintf("failed to parse websocket JSON-RPC message from exec-server websocket %s: ", peer))
+		Serve: func(ctx context.Context, stream *rpc.WebSocket, client listen.Client) {
+			s.serve(ctx, stream, client.Peer, fmt.Sprintf("failed to parse websocket JSON-RPC message from exec-server websocket %s: ", client.Peer))
 		},
-		Stopping: errStopping, MaxConnections: maxConnections, Idle: s.idle, Metrics: s.writeMetrics, Log: s.log, Leave: s.draining.leave,
+		Stopping: errStopping, Connections: listen.NewConnections(maxConnections, s.idle, s.log), Metrics: s.writeMetrics, Log: s.log, Leave: s.draining.leave,
 	})
 	if errors.Is(err, listen.ErrLeft) {
 		s.leave()
