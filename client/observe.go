@@ -28,7 +28,7 @@ func (c *Client) Sessions(ctx context.Context) ([]wire.SessionInfo, error) {
 	return r.Sessions, err
 }
 
-// Processes lists the processes of a session, or of all sessions if the public id is empty.
+// Processes lists the processes of a session, or of all sessions of this client's principal if the public id is empty.
 func (c *Client) Processes(ctx context.Context, sessionID string) ([]wire.ProcessInfo, error) {
 	r, err := c.ListProcesses(ctx, sessionID)
 	return r.Processes, err

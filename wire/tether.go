@@ -69,7 +69,7 @@ type SessionEndResult struct {
 
 // ListParams asks for processes.
 type ListParams struct {
-	SessionID *string `json:"sessionId"` // public; nil: all sessions
+	SessionID *string `json:"sessionId"` // public; nil: all sessions of the client's principal
 }
 
 // ListResult answers tether/process/list.

@@ -32,12 +32,12 @@ func newPs(stdout *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps [flags]",
 		Short: "List the processes of a server",
-		Long: "List the processes of a server, of all its sessions. A process is `blocked` if it has to wait\n" +
-			"because its output is not read. DOING says why a running process is silent. WAITING is output that\n" +
-			"was not yet sent to the client. CPU and MEMORY are those of the process and all that it started,\n" +
-			"if the server knows them; for a process that has ended, MEMORY is the most that it had. Lines below\n" +
-			"the list name processes that were killed and are still there, and say if a part of a server with a\n" +
-			"keeper has died.",
+		Long: "List the processes of a server, of all its sessions; of a server that tells its clients apart, your\n" +
+			"own. A process is `blocked` if it has to wait because its output is not read. DOING says why a\n" +
+			"running process is silent. WAITING is output that was not yet sent to the client. CPU and MEMORY are\n" +
+			"those of the process and all that it started, if the server knows them; for a process that has\n" +
+			"ended, MEMORY is the most that it had. Lines below the list name processes that were killed and are\n" +
+			"still there, and say if a part of a server with a keeper has died.",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -18,8 +18,9 @@ func newSessions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions [flags]",
 		Short: "List the sessions of a server, or end some",
-		Long: "List the sessions of a server, or end some with all processes in them. SESSION is the id of a\n" +
-			"session, the beginning of its id, or its label.",
+		Long: "List the sessions of a server, or end some with all processes in them. A server that tells its\n" +
+			"clients apart shows each client its own. SESSION is the id of a session, the beginning of its id,\n" +
+			"or its label.",
 		Example:               "  tether sessions\n  tether sessions --end 3f2a91c0",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,

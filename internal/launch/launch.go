@@ -37,8 +37,10 @@ type Config struct {
 	Own func(netip.AddrPort) bool
 }
 
-// An Owner has the functions of a session that its Launcher calls.
+// An Owner has what a Launcher needs to know about its session, and the functions of the session that it calls.
 type Owner struct {
+	Principal string // of the session's client
+
 	// Ask sends a request to the session's client and returns its result. It
 	// returns ErrNoClient if no client is attached, or if the client leaves before
 	// the request is sent.
@@ -155,7 +157,8 @@ func (l *Launcher) spec(c *Command) proc.Spec {
 	spec := proc.Spec{
 		Argv: c.params.Argv, Arg0: c.params.Arg0, Dir: c.cwd,
 		Env: environ.Build(l.config.Env, c.params.EnvPolicy, c.params.Env, c.params.Metadata),
-		TTY: c.params.TTY, PipeStdin: c.params.PipeStdin, OneStream: c.params.OneStream != nil && *c.params.OneStream,
+		Owner: l.owner.Principal,
+		TTY:   c.params.TTY, PipeStdin: c.params.PipeStdin, OneStream: c.params.OneStream != nil && *c.params.OneStream,
 	}
 	if spec.TTY {
 		spec.Env = environ.WithShell(spec.Env, l.config.Shell)

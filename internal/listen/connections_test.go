@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/tetherexec/tether/internal/rpc"
 )
@@ -20,7 +21,8 @@ func pipeStream(t *testing.T) (*rpc.WebSocket, net.Conn) {
 func TestConnectionsFromElsewhere(t *testing.T) {
 	t.Parallel()
 	l := open(t, Config{})
-	conns := NewConnections(2, nil, nil)
+	idle := NewIdle(time.Hour, func() bool { return false })
+	conns := NewConnections(2, idle, nil)
 	stopping := &rpc.CloseError{Code: rpc.CloseGoingAway, Reason: "for today"}
 	ctx, cancel := context.WithCancel(context.Background())
 	began, returned, served := make(chan context.Context), make(chan struct{}), make(chan error, 1)
@@ -45,6 +47,12 @@ func TestConnectionsFromElsewhere(t *testing.T) {
 	}
 	elsewhere()
 	<-began
+	idle.mu.Lock()
+	used := idle.connections
+	idle.mu.Unlock()
+	if used != 1 {
+		t.Errorf("%d connections use the server", used)
+	}
 	upgrade(t, l.Addr().String())
 	serving := <-began
 	_, answer := upgrade(t, l.Addr().String())

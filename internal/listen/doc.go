@@ -9,10 +9,11 @@
 //
 // Where a change belongs:
 //
-//   - config.go: the settings and their checks; auth.go, tls.go: tokens and certificates
+//   - config.go: the settings and their checks; auth.go, tls.go: tokens and certificates; client.go: which client it is
 //   - listen.go: URLs and listeners; socket_*.go: socket files on each platform; lock.go: one server per socket file
 //   - in_process.go, pair_*.go: a listener without an address, for one process
-//   - serve.go: the connections of a server, their limit, and their end; idle.go: the end of an unused server
+//   - serve.go: the clients of a listener; connections.go: the connections of a server, their limit, and their end, also of those that do not come
+//     from a listener; idle.go: the end of an unused server
 //   - upgrade.go: HTTP: the health checks, and the upgrade to WebSocket; metrics.go: /metrics
 //   - self.go: whether a connection to an address would reach this server
 package listen

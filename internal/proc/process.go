@@ -254,6 +254,9 @@ func (p *Process) isClosed() bool {
 // Pid is the child's process, group and session number.
 func (p *Process) Pid() int { return p.child.pid }
 
+// Owner is that of its Spec.
+func (p *Process) Owner() string { return p.spec.Owner }
+
 // StartedAt is the time when the program had been executed.
 func (p *Process) StartedAt() time.Time { return p.startedAt }
 

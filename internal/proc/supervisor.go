@@ -104,6 +104,9 @@ type Spec struct {
 	Dir  string
 	Env  []string // NAME=value
 
+	// Owner is for the caller, who can ask for it by [Process.Owner].
+	Owner string
+
 	// TTY runs the process on a terminal of its own, of Rows × Cols (0: 24 × 80).
 	TTY        bool
 	Rows, Cols uint16

@@ -23,6 +23,7 @@ const maxPolls = 1024
 // the methods, and is the session's Peer.
 type conn struct {
 	server    *Server
+	origin    Origin
 	rpc       *rpc.Conn
 	stream    rpc.Stream
 	scheduler schedule.Scheduler
@@ -43,10 +44,10 @@ type conn struct {
 	reading   slots.Slots    // fs/readFile requests that hold a file
 }
 
-// serve runs a connection until it ends.
-func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix string) {
+// serve runs a connection until it ends. It reports whether the client's session is over.
+func (s *Server) serve(ctx context.Context, stream rpc.Stream, from Origin, parsePrefix string) (sessionOver bool) {
 	c := &conn{
-		server: s, stream: stream, log: s.log.With("peer", peer),
+		server: s, origin: from, stream: stream, log: s.log.With("peer", from.Client.Peer),
 		searching: slots.New(1), reading: slots.New(maxFileReads),
 	}
 	c.rpc = rpc.New(ctx, stream, rpc.Config{
@@ -70,6 +71,13 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 	c.tasks.Wait()
 	c.handles.closeAll()
 	c.watcher.Close()
+	return c.sessionOver(ctx)
+}
+
+// sessionOver reports whether the client's session has ended, or is about to end with the server.
+func (c *conn) sessionOver(serving context.Context) bool {
+	a := c.handshake.attachment.Load()
+	return a != nil && (serving.Err() != nil || a.Session.Over())
 }
 
 // endSession ends the client's session, even if requests are running in it.

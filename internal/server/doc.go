@@ -9,7 +9,7 @@
 //   - methods.go: a row for each method; order.go: which requests keep their order
 //   - handshake.go: initialize, and the features that are announced; errors.go: codes of errors
 //   - process.go, read.go, list.go, inspect.go: methods about the client's processes
-//   - other_sessions.go, observe.go: methods about processes of any session; signal_*.go: names of signals
+//   - other_sessions.go, observe.go: methods about processes of other sessions; signal_*.go: names of signals
 //   - files.go, readfile.go, handles.go, uploads.go: methods about files; http.go, environment.go: the other methods
 //   - push.go: output events for the client of a session
 //   - server.go: begin and end of the server; conn.go: begin and end of a connection; config.go: settings; metrics.go

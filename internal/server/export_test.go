@@ -1,6 +1,20 @@
 package server
 
-import "github.com/tetherexec/tether/internal/rpc"
+import (
+	"reflect"
+
+	"github.com/tetherexec/tether/internal/rpc"
+)
+
+// MethodsOfOtherSessions are the methods whose parameters name a session.
+func MethodsOfOtherSessions() (names []string) {
+	for name, m := range methods {
+		if _, ok := reflect.TypeOf(m.params).Elem().FieldByName("SessionID"); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // FillOutgoing takes all room for answers that connections share. free gives it back.
 func FillOutgoing(s *Server) (free func()) {

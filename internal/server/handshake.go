@@ -56,6 +56,9 @@ func (c *conn) initialize(r *rpc.Request) {
 		c.handshake.goodbye.Store(*t.Goodbye)
 	}
 	s := a.Session
+	if told := c.origin.Attached; told != nil {
+		told(s.ID, s.TTL(), p.ResumeSessionID != nil)
+	}
 	r.Reply(wire.InitializeResult{
 		SessionID: s.ID, EnvironmentInfo: c.server.info,
 		Tether: wire.TetherInfo{
@@ -67,10 +70,11 @@ func (c *conn) initialize(r *rpc.Request) {
 }
 
 func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
+	principal := c.origin.Client.Principal
 	if p.ResumeSessionID != nil {
-		return c.server.sessions.Resume(c.rpc.Context(), *p.ResumeSessionID, c)
+		return c.server.sessions.Resume(c.rpc.Context(), *p.ResumeSessionID, principal, c)
 	}
-	w := session.Options{Client: p.ClientName}
+	w := session.Options{Client: p.ClientName, Principal: principal}
 	if t := p.Tether; t != nil {
 		if t.TTLMs != nil {
 			w.TTL = time.Duration(min(*t.TTLMs, uint64(c.server.config.SessionTTLMax.Milliseconds()))) * time.Millisecond

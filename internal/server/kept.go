@@ -23,6 +23,9 @@ type Kept struct {
 	Beat   time.Duration       // how often the keeper wants a sign of life; 0: never
 	Deaths int                 // how many processes in a row have died soon after their start
 
+	// Probation is until when an earlier version may have to go on with what this process records.
+	Probation time.Time
+
 	// Listener is where the server will serve. Proxies of commands need to know it before.
 	Listener *listen.Listener
 	// Leave tells the keeper that a process outlives the server.

@@ -11,13 +11,15 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// listProcesses lists the current processes. Measuring their usage takes a while, so the answer comes from a goroutine
+// listProcesses lists the current processes of the client's principal. Measuring their usage takes a while, so the answer comes from a goroutine
 // of its own and later requests do not wait.
 func (r *request) listProcesses(p *wire.ListParams) error {
-	server := r.conn.server
-	sessions := server.sessions.All()
-	if p.SessionID != nil {
-		s, err := server.sessions.ByPublicID(*p.SessionID)
+	server, principal := r.conn.server, r.conn.origin.Client.Principal
+	var sessions []*session.Session
+	if p.SessionID == nil {
+		sessions = server.sessions.Of(principal)
+	} else {
+		s, err := r.conn.byPublicID(*p.SessionID)
 		if err != nil {
 			return err
 		}
@@ -35,7 +37,7 @@ func (r *request) listProcesses(p *wire.ListParams) error {
 		addStates(list)
 		result := wire.ListResult{Processes: server.withUsage(list)}
 		if p.SessionID == nil {
-			result.Survivors = server.survivors(list)
+			result.Survivors = server.survivors(list, principal)
 		}
 		r.Reply(result)
 	})
@@ -59,14 +61,14 @@ func (s *Server) withUsage(list []session.Listed) []wire.ProcessInfo {
 	return infos
 }
 
-// survivors are killed processes that belong to none of the listed ones.
-func (s *Server) survivors(list []session.Listed) (left []wire.Survivor) {
+// survivors are killed processes of a principal that belong to none of the listed ones.
+func (s *Server) survivors(list []session.Listed, principal string) (left []wire.Survivor) {
 	listed := make(map[*proc.Process]bool, len(list))
 	for _, p := range list {
 		listed[p.Child] = true
 	}
 	for _, p := range s.procs.Processes() {
-		if !listed[p] && len(left) < wire.MaxSurvivors {
+		if !listed[p] && p.Owner() == principal && len(left) < wire.MaxSurvivors {
 			left = append(left, session.WireSurvivors(p)...)
 		}
 	}
@@ -74,7 +76,7 @@ func (s *Server) survivors(list []session.Listed) (left []wire.Survivor) {
 }
 
 func (r *request) listSessions(*wire.NoParams) (wire.SessionListResult, error) {
-	return wire.SessionListResult{Sessions: r.conn.server.sessions.List()}, nil
+	return wire.SessionListResult{Sessions: r.conn.server.sessions.List(r.conn.origin.Client.Principal)}, nil
 }
 
 // checkLabel refuses labels that would not fit into a line of a list.

@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
+// Load is how many sessions the server has, and how many of their processes have not exited.
+func (s *Server) Load() (sessions, running int) { return s.sessions.Load() }
+
 // writeMetrics writes the server's counters in the text format of Prometheus.
 func (s *Server) writeMetrics(w io.Writer) {
-	sessions, running := 0, 0
-	for _, one := range s.sessions.All() {
-		sessions++
-		running += one.Running()
-	}
+	sessions, running := s.Load()
 	metric := func(name, kind, help string) { fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
 	metric("tether_sessions", "gauge", "Sessions that are open.")
 	fmt.Fprintf(w, "tether_sessions %d\n", sessions)

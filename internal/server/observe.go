@@ -15,12 +15,12 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// observe begins to send a client the events of a process of any session. It holds
+// observe begins to send a client the events of a process of any session of its principal. It holds
 // nothing back: an observer that falls behind is notified of the gap and continues with the
 // oldest event that the log still has.
 func (r *request) observe(p *wire.ObserveParams) error {
 	c := r.conn
-	s, err := c.server.sessions.ByPublicID(p.SessionID)
+	s, err := c.byPublicID(p.SessionID)
 	if err != nil {
 		return err
 	}

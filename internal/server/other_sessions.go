@@ -5,7 +5,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Methods that only tether has: a client may act on the processes of any session, by the id that lists show.
+// Methods that only tether has: a client may act on the processes of every session of its principal, by the id that lists show.
 
 // sessionOf returns the session with a public id. Without an id it is the client's
 // own session.
@@ -13,7 +13,12 @@ func (r *request) sessionOf(public *string) (*session.Session, error) {
 	if public == nil {
 		return r.attachment.Session, nil
 	}
-	return r.conn.server.sessions.ByPublicID(*public)
+	return r.conn.byPublicID(*public)
+}
+
+// byPublicID returns a session of the client's principal.
+func (c *conn) byPublicID(id string) (*session.Session, error) {
+	return c.server.sessions.ByPublicID(id, c.origin.Client.Principal)
 }
 
 func (r *request) signal(p *wire.SignalAnyParams) (wire.Empty, error) {

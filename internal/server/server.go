@@ -43,6 +43,7 @@ type Server struct {
 
 	decisions launch.NetworkDecisions
 	idle      *listen.Idle
+	conns     *listen.Connections
 	listener  atomic.Pointer[listen.Listener] // nil: the server listens nowhere, or not yet
 
 	working  atomic.Int64 // requests that may take time
@@ -69,6 +70,7 @@ func New(cfg Config) (*Server, error) {
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.draining.leave, s.draining.conns = make(chan struct{}), map[*conn]struct{}{}
 	s.idle = listen.NewIdle(cfg.IdleExit, func() bool { return s.sessions.Len() > 0 })
+	s.conns = listen.NewConnections(maxConnections, s.idle, cfg.Log)
 	host := environ.ThisHost(env)
 	s.info = host.Info(executorVersion(cfg.Version), capabilities())
 	s.procs = proc.New(procs)
@@ -102,7 +104,7 @@ func New(cfg Config) (*Server, error) {
 		Uploads: uploads, Log: cfg.Log, Removed: s.idle.Released,
 	}
 	if cfg.Kept != nil {
-		sessions.Kept = &session.Kept{Arena: cfg.Kept.Arena, Keeper: cfg.Kept.Keeper, Program: cfg.Version}
+		sessions.Kept = &session.Kept{Arena: cfg.Kept.Arena, Keeper: cfg.Kept.Keeper, Program: cfg.Version, Probation: cfg.Kept.Probation}
 	}
 	s.sessions = session.NewTable(sessions)
 	if err := s.restore(uploads, pool); err != nil {
@@ -127,9 +129,10 @@ func (s *Server) afterStart() {
 	s.state.Sweep(s.log)
 }
 
-// Close ends all sessions and everything that they started.
+// Close ends the connections that Serve has not ended, all sessions and everything that they started.
 func (s *Server) Close() error {
 	s.close()
+	s.conns.Stop(errStopping)
 	s.tasks.Wait()
 	s.sessions.Close()
 	s.http.Close()
@@ -145,21 +148,35 @@ func (s *Server) Close() error {
 
 // Serve accepts WebSocket connections until ctx ends, or until the server has been
 // idle for Config.IdleExit. Then it ends the connections with their sessions and
-// returns nil. Detached sessions outlive it until Close. After Drain it returns ErrDrained.
+// returns nil. Detached sessions outlive it until Close. After Drain it returns ErrDrained. Serve is called once.
 func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 	s.tasks.Go(s.afterStart)
 	s.listener.Store(l)
 	err := l.Serve(ctx, listen.Handler{
 		Serve: func(ctx context.Context, stream *rpc.WebSocket, client listen.Client) {
-			s.serve(ctx, stream, client.Peer, fmt.Sprintf("failed to parse websocket JSON-RPC message from exec-server websocket %s: ", client.Peer))
+			s.serveWebSocket(ctx, stream, Origin{Client: client})
 		},
-		Stopping: errStopping, Connections: listen.NewConnections(maxConnections, s.idle, s.log), Metrics: s.writeMetrics, Log: s.log, Leave: s.draining.leave,
+		Stopping: errStopping, Connections: s.conns, Metrics: s.writeMetrics, Log: s.log, Leave: s.draining.leave,
 	})
 	if errors.Is(err, listen.ErrLeft) {
+		s.conns.Refuse(errReplaced)
 		s.leave()
 		return ErrDrained
 	}
 	return err
+}
+
+// An Origin says where a connection comes from.
+type Origin struct {
+	Client listen.Client
+
+	// Attached is called when the client has opened or resumed a session, before it is told so. The connection waits for it. May be nil.
+	Attached func(sessionID string, ttl time.Duration, resumed bool)
+}
+
+func (s *Server) serveWebSocket(ctx context.Context, stream *rpc.WebSocket, from Origin) (sessionOver bool) {
+	from.Client.Query = "" // not needed, and may be large
+	return s.serve(ctx, stream, from, fmt.Sprintf("failed to parse websocket JSON-RPC message from exec-server websocket %s: ", from.Client.Peer))
 }
 
 // acceptsAt reports whether this server listens on an address.
@@ -196,7 +213,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteC
 	s.tasks.Go(s.afterStart)
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { stop(errStopping) })()
-	s.serve(serving, rpc.NewLines(in, out), "stdio", "failed to parse JSON-RPC message from exec-server stdio: ")
+	s.serve(serving, rpc.NewLines(in, out), Origin{Client: listen.Client{Peer: "stdio"}}, "failed to parse JSON-RPC message from exec-server stdio: ")
 	s.sessions.Close()
 	return nil
 }

@@ -14,12 +14,18 @@ import (
 )
 
 // Clients are told which processes a kill has left: the one that has terminated a command, the one that has ended a session, and those
-// that ask for a list.
+// of the same principal that ask for a list.
 func TestSurvivorsAreReported(t *testing.T) {
 	t.Parallel()
-	s := tethertest.StartServer(t, server.Config{})
+	issuer := tethertest.NewIssuer(t)
+	s := tethertest.StartServerOn(t, issuer.Listen(), server.Config{})
 	cold := freezer.New(t)
-	c := tethertest.Connect(t, s.URL)
+	connect := func(subject string) *tethertest.Client {
+		c := tethertest.DialToken(t, s.URL, issuer.Token(subject))
+		c.Handshake("")
+		return c
+	}
+	c := connect("alice")
 	c.Start(tethertest.Shell("p", "sleep 1000 & echo $!; wait", nil))
 	var pid int
 	if _, err := fmt.Sscan(string(c.AwaitEvent("p").Chunk), &pid); err != nil {
@@ -41,8 +47,13 @@ func TestSurvivorsAreReported(t *testing.T) {
 	if !isIt(read.TetherSurvivors) {
 		t.Errorf("read: %+v", read.TetherSurvivors)
 	}
-	other := tethertest.Connect(t, s.URL)
+	other, strangers := connect("alice"), []*tethertest.Client{connect("bob"), connect("")}
 	list := func() (l wire.ListResult) {
+		for _, stranger := range strangers {
+			if got := lists(stranger); got != [3]int{1, 0, 0} {
+				t.Errorf("another principal sees %v sessions, processes and survivors", got)
+			}
+		}
 		other.Must(wire.MethodProcessList, map[string]any{"sessionId": nil}, &l)
 		return l
 	}

@@ -9,6 +9,7 @@
 //     a while; time without a client does not count.
 //   - One connection is attached at a time. If a second one asks for the session, the
 //     first keeps it if it proves to be alive, and is evicted otherwise.
+//   - A session belongs to a principal. For all others it looks as if it did not exist.
 //   - If a client sends a request again after a lost answer, the request takes effect
 //     once: a write always, a start that is marked as a retry, and a signal or an end
 //     of input that has an id.
@@ -21,7 +22,7 @@
 // since a given time, to send the client a request, to send it a notification, and to
 // evict it when it has lost the session.
 //
-// Where a change belongs: table.go has the sessions of a server; session.go the
+// Where a change belongs: table.go has the sessions of a server; owner.go to whom they belong; session.go the
 // session and its end; attachment.go the attached peer, the second connection that
 // resumes, and where pushing begins; start.go the processes of a session, the start of
 // one, and a start that is repeated ([launch.Same] compares it with the first);

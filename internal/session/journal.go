@@ -19,6 +19,9 @@ type Kept struct {
 	Arena   *arena.Arena
 	Keeper  proc.Keeper
 	Program string // version of this program
+
+	// Probation is until when an earlier version, which this program has replaced, may have to read what is recorded.
+	Probation time.Time
 }
 
 // The kinds of notes in the journal. Numbers up to lastKind belong to this package.
@@ -33,6 +36,9 @@ const (
 
 	notePolicy = 6 | arena.Skippable // the policy of the sandbox in which a process is about to be started
 	noteUpload = 7 | arena.Skippable // the state of an upload; without one it has ended
+
+	// The principal of a session. It comes before the note about a new session, so that no program finds the session without it.
+	notePrincipal arena.NoteKind = 8
 
 	lastKind arena.NoteKind = 15
 )
@@ -64,7 +70,7 @@ type recordedSession struct {
 func decodeOpened(n *arena.Note, b []byte) (r *recordedSession, err error) {
 	d := reexec.Decode(b)
 	r = &recordedSession{note: n}
-	r.identity = Identity{ID: d.Text(), Public: d.Text(), Client: d.Text(), Label: d.Text(), CreatedAt: time.Unix(0, d.Signed())}
+	r.identity = Identity{ID: d.Text(), Public: d.Text(), Client: d.Text(), Label: d.Text(), CreatedAt: time.Unix(0, d.Signed()), Owner: Owner{unknown: true}}
 	r.ttl, r.acks = time.Duration(d.Signed()), d.Flag()
 	return r, wellFormed(d, "session")
 }
@@ -78,8 +84,15 @@ func wellFormed(d *reexec.Decoder, what string) error {
 
 // record records the session.
 func (s *Session) record() (err error) {
-	if k := s.table.config.Kept; k != nil {
-		s.note, err = k.Arena.Journal().Append(noteOpened, s.openedNote())
+	k := s.table.config.Kept
+	if k == nil {
+		return nil
+	}
+	if s.ownerNote, err = k.recordPrincipal(s.Public, s.Principal); err != nil {
+		return err
+	}
+	if s.note, err = k.Arena.Journal().Append(noteOpened, s.openedNote()); err != nil {
+		k.Arena.Journal().Drop(s.ownerNote)
 	}
 	return err
 }
@@ -128,7 +141,9 @@ func decodeAside(n *arena.Note, b []byte) (recordedAside, error) {
 // unrecord drops what was recorded about the session, when nothing is left of it.
 func (s *Session) unrecord() {
 	if k := s.table.config.Kept; k != nil {
-		k.Arena.Journal().Drop(s.note, s.endNote)
+		s.table.mu.Lock()
+		defer s.table.mu.Unlock()
+		k.Arena.Journal().Drop(s.ownerNote, s.note, s.endNote)
 	}
 }
 

@@ -36,7 +36,7 @@ func (d Descriptors) take(number int) map[proc.Which]*os.File {
 func (t *Table) Restore(held Descriptors, deaths int) error {
 	r := restoring{
 		table: t, held: held, sessions: map[string]*Session{}, recorded: map[string]*recordedSession{}, starts: map[uint64]*recordedStart{},
-		aside: map[string]bool{}, processes: map[*Session][]*restoredProcess{},
+		owners: map[string]recordedOwner{}, aside: map[string]bool{}, processes: map[*Session][]*restoredProcess{},
 		uploads: map[uint64]*recordedUpload{}, uploadsOf: map[*Session][]*recordedUpload{},
 	}
 	r.suspicion.begin(t.config.Kept.Arena, deaths)
@@ -64,7 +64,8 @@ func (t *Table) Restore(held Descriptors, deaths int) error {
 // CheckJournal checks that this program understands what is recorded about sessions. It changes nothing. Damaged notes are
 // left out, as by Restore.
 func CheckJournal(a *arena.Arena) error {
-	r := restoring{table: &Table{}, recorded: map[string]*recordedSession{}, starts: map[uint64]*recordedStart{}, uploads: map[uint64]*recordedUpload{}}
+	r := restoring{table: &Table{}, recorded: map[string]*recordedSession{}, owners: map[string]recordedOwner{},
+		starts: map[uint64]*recordedStart{}, uploads: map[uint64]*recordedUpload{}}
 	err := a.Journal().Replay(func(n *arena.Note, kind arena.NoteKind, payload []byte) error {
 		if err := r.visit(n, kind, payload); !errors.Is(err, arena.ErrDamaged) {
 			return err
@@ -82,6 +83,7 @@ type restoring struct {
 	table     *Table
 	held      Descriptors
 	recorded  map[string]*recordedSession // by public id; those that have not ended
+	owners    map[string]recordedOwner    // by public id
 	starts    map[uint64]*recordedStart   // by the serial number of their slots
 	dead      []*arena.Note               // notes that are not needed any more
 	sessions  map[string]*Session         // by public id
@@ -138,6 +140,8 @@ func (r *restoring) visit(n *arena.Note, kind arena.NoteKind, payload []byte) er
 			return err
 		}
 		r.asides = append(r.asides, a)
+	case notePrincipal, notePrincipal | arena.Skippable:
+		return r.visitPrincipal(n, payload)
 	case notePolicy:
 		return r.visitPolicy(n, payload)
 	case noteUpload:
@@ -184,14 +188,15 @@ func (r *restoring) addSessions() {
 	t := r.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.aside = map[string]bool{}
+	t.aside = map[string]Owner{}
+	r.addOwners()
 	for public, recorded := range r.recorded {
 		if r.aside[public] {
-			t.aside[public], t.aside[recorded.identity.ID] = true, true
+			t.aside[public], t.aside[recorded.identity.ID] = Owner{Principal: recorded.identity.Principal}, recorded.identity.Owner
 			continue
 		}
 		s := t.newSession(recorded.identity, recorded.ttl, recorded.acks)
-		s.note = recorded.note
+		s.note, s.ownerNote = recorded.note, r.owners[public].note
 		s.retention.paused = time.Now()
 		s.restored = sync.OnceFunc(func() { r.restore(s) })
 		t.sessions[s.ID], t.public[public] = s, s
@@ -341,7 +346,7 @@ func closeAll(files map[proc.Which]*os.File) {
 func (p *restoredProcess) adoptLeftovers() {
 	process := &Process{session: p.session, record: p.record()}
 	closeAll(p.launcher)
-	child, err := p.table.config.Launch.Procs.Adopt(p.table.ctx, proc.Adoption{Spec: proc.Spec{Slot: p.slot}, Files: p.files, Closed: true})
+	child, err := p.table.config.Launch.Procs.Adopt(p.table.ctx, proc.Adoption{Spec: proc.Spec{Slot: p.slot, Owner: p.session.principal()}, Files: p.files, Closed: true})
 	if err != nil {
 		process.discard(nil)
 		return

@@ -29,6 +29,7 @@ type Session struct {
 	gone     chan struct{} // closed when everything of the session has ended
 
 	note, endNote *arena.Note // where the session and its end are recorded; nil: nowhere
+	ownerNote     *arena.Note // where its principal is recorded; the table's lock guards it
 
 	// restored returns when the processes of an earlier program are back; nil: it has left none.
 	restored func()
@@ -47,6 +48,7 @@ type Identity struct {
 	Client    string // the client's name
 	Label     string // chosen by the client for lists; may be empty
 	CreatedAt time.Time
+	Owner
 }
 
 // TTL is how long the session lives while no client is attached.
@@ -130,6 +132,13 @@ func (s *Session) release() error {
 	s.launcher.Close()
 	s.files.Close()
 	return s.Uploads.Close()
+}
+
+// Over reports whether the session has ended: no client can resume it.
+func (s *Session) Over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
 }
 
 // Running is how many processes of the session have not exited.

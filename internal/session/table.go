@@ -46,7 +46,7 @@ type Table struct {
 	mu       sync.Mutex
 	sessions map[string]*Session // by id, which is a secret
 	public   map[string]*Session // by public id
-	aside    map[string]bool     // both ids of sessions that are set aside
+	aside    map[string]Owner    // the owners of sessions that are set aside, by both of their ids
 	closed   bool
 }
 
@@ -59,15 +59,16 @@ func NewTable(c Config) *Table {
 
 // Options are what a client may choose when it opens a session.
 type Options struct {
-	Client string        // its name
-	Label  string        // the client's name for the session, shown in lists
-	TTL    time.Duration // 0: the server's default
-	Acks   bool          // output is kept until the client acknowledges it
+	Client    string        // its name
+	Principal string        // of the client; it is checked, not chosen
+	Label     string        // the client's name for the session, shown in lists
+	TTL       time.Duration // 0: the server's default
+	Acks      bool          // output is kept until the client acknowledges it
 }
 
 // Open begins a session with peer attached.
 func (t *Table) Open(o Options, peer Peer) (*Attachment, error) {
-	identity := Identity{ID: newUUID(), Public: newPublicID(), Client: o.Client, Label: o.Label, CreatedAt: time.Now()}
+	identity := Identity{ID: newUUID(), Public: newPublicID(), Client: o.Client, Label: o.Label, CreatedAt: time.Now(), Owner: Owner{Principal: o.Principal}}
 	s := t.newSession(identity, t.grant(o.TTL), o.Acks)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,7 +90,7 @@ func (t *Table) newSession(identity Identity, ttl time.Duration, acks bool) *Ses
 	}
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
 	s.files = confined.New(confined.Config{Confiner: t.config.Launch.Confiner, Procs: t.config.Launch.Procs, Log: s.log})
-	s.launcher = launch.New(t.config.Launch, launch.Owner{Ask: s.ask, Tell: s.tell, Keep: s.keepLeftovers}, s.log)
+	s.launcher = launch.New(t.config.Launch, launch.Owner{Principal: identity.Principal, Ask: s.ask, Tell: s.tell, Keep: s.keepLeftovers}, s.log)
 	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.TTL()), Record: t.uploadRecorder(s.Public)})
 	return s
 }
@@ -116,45 +117,37 @@ func (t *Table) grant(asked time.Duration) time.Duration {
 	return min(asked, t.config.MaxTTL)
 }
 
-// ByPublicID finds a session by the id that lists show.
-func (t *Table) ByPublicID(id string) (*Session, error) { return t.find(t.public, id) }
-
-// find finds a session by one of its ids, and waits until it is restored.
-func (t *Table) find(byID map[string]*Session, id string) (*Session, error) {
-	t.mu.Lock()
-	s, aside := byID[id], t.aside[id]
-	t.mu.Unlock()
-	switch {
-	case aside:
-		return nil, fmt.Errorf("session %s %w", id, ErrAside)
-	case s == nil:
-		return nil, fmt.Errorf("%w %s", ErrUnknownSession, id)
-	}
-	s.await()
-	return s, nil
-}
-
-// All returns the sessions, oldest first, when they are restored.
-func (t *Table) All() []*Session {
-	t.mu.Lock()
-	all := make([]*Session, 0, len(t.sessions))
-	for _, s := range t.sessions {
-		all = append(all, s)
-	}
-	t.mu.Unlock()
-	for _, s := range all {
+// Of returns the sessions of a principal, oldest first, when they are restored.
+func (t *Table) Of(principal string) []*Session {
+	own := t.all(func(s *Session) bool { return s.Principal == principal })
+	for _, s := range own {
 		s.await()
 	}
-	slices.SortFunc(all, func(a, b *Session) int {
+	slices.SortFunc(own, func(a, b *Session) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Public, b.Public))
 	})
-	return all
+	return own
 }
 
-// List describes the sessions.
-func (t *Table) List() []wire.SessionInfo {
+// all returns the sessions that are wanted, in any order. wanted is called with the table's lock.
+func (t *Table) all(wanted func(*Session) bool) []*Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := make([]*Session, 0, len(t.sessions))
+	for _, s := range t.sessions {
+		if wanted(s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func everySession(*Session) bool { return true }
+
+// List describes the sessions of a principal.
+func (t *Table) List(principal string) []wire.SessionInfo {
 	list := []wire.SessionInfo{}
-	for _, s := range t.All() {
+	for _, s := range t.Of(principal) {
 		list = append(list, s.info())
 	}
 	return list
@@ -169,7 +162,8 @@ func (t *Table) Close() {
 	t.cancel(ErrEnded)
 	t.tasks.Wait()
 	var ends sync.WaitGroup
-	for _, s := range t.All() {
+	for _, s := range t.all(everySession) {
+		s.await()
 		ends.Go(s.End)
 	}
 	ends.Wait()
@@ -180,6 +174,16 @@ func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.sessions)
+}
+
+// Load is how many sessions there are, and how many of their processes have not exited. While sessions are being restored, some processes
+// are missing.
+func (t *Table) Load() (sessions, running int) {
+	for _, s := range t.all(everySession) {
+		sessions++
+		running += s.Running()
+	}
+	return sessions, running
 }
 
 func (t *Table) remove(s *Session) {

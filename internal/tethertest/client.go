@@ -1,10 +1,13 @@
 package tethertest
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"testing"
 	"time"
 )
@@ -21,13 +24,28 @@ type Client struct {
 // Dial connects to a ws:// URL and leaves the handshake to the test.
 func Dial(t testing.TB, url string) *Client {
 	t.Helper()
+	return DialToken(t, url, "")
+}
+
+// DialToken is Dial with a token; "": without one.
+func DialToken(t testing.TB, url, token string) *Client {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
 	defer cancel()
-	ws, err := DialWS(ctx, url, nil)
+	var header http.Header
+	if token != "" {
+		header = http.Header{"Authorization": {"Bearer " + token}}
+	}
+	ws, err := DialWS(ctx, url, header)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return newClient(t, NewConn(ws, nil))
+}
+
+// NewClient returns a client on a connection that needs no upgrade.
+func NewClient(t testing.TB, conn net.Conn) *Client {
+	return newClient(t, NewConn(&WS{conn: conn, in: bufio.NewReader(conn)}, nil))
 }
 
 // NewLines returns a client that speaks one message per line, such as on the standard

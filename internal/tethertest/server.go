@@ -31,12 +31,18 @@ func StartServer(t testing.TB, cfg server.Config) *Server {
 // StartServerAt is StartServer at a URL of listen.Config.
 func StartServerAt(t testing.TB, url string, cfg server.Config) *Server {
 	t.Helper()
+	return StartServerOn(t, listen.Config{URL: url}, cfg)
+}
+
+// StartServerOn is StartServer with a listener of the given settings.
+func StartServerOn(t testing.TB, on listen.Config, cfg server.Config) *Server {
+	t.Helper()
 	cfg.StateDir = t.TempDir()
 	srv, err := server.New(cfg)
 	if err != nil {
 		t.Fatalf("server: %v", err)
 	}
-	l, err := listen.Open(context.Background(), listen.Config{URL: url})
+	l, err := listen.Open(context.Background(), on)
 	if err != nil {
 		t.Fatalf("server: %v", err)
 	}

@@ -134,7 +134,7 @@ func Receive(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) err
 	own := &keeper{worker: w, pid: os.Getppid(), log: log}
 	k := &server.Kept{
 		Keeper: own, Held: session.Descriptors{}, First: order.Number == 1,
-		Deaths: order.Deaths, Beat: order.Beat, Workers: workers(order), Upgrade: u.upgrade, Leave: w.Leave,
+		Deaths: order.Deaths, Beat: order.Beat, Probation: time.Now().Add(order.Probation), Workers: workers(order), Upgrade: u.upgrade, Leave: w.Leave,
 	}
 	shared := sharedFiles(held)
 	for _, h := range held {
