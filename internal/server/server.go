@@ -147,7 +147,7 @@ func (s *Server) Close() error {
 }
 
 // Serve accepts WebSocket connections until ctx ends, or until the server has been
-// idle for Config.IdleExit. Then it ends the connections with their sessions and
+// idle for Config.IdleExit. Then it ends the connections, also those of ServeStream, with their sessions and
 // returns nil. Detached sessions outlive it until Close. After Drain it returns ErrDrained. Serve is called once.
 func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 	s.tasks.Go(s.afterStart)
@@ -172,6 +172,15 @@ type Origin struct {
 
 	// Attached is called when the client has opened or resumed a session, before it is told so. The connection waits for it. May be nil.
 	Attached func(sessionID string, ttl time.Duration, resumed bool)
+}
+
+// ServeStream serves one more connection, which has not come through the listener. It counts and ends like those of the listener:
+// with Serve, Drain or Close. If ctx ends before that, the connection is lost, and its session can be resumed. ServeStream returns when the connection
+// has ended, and reports whether the client's session, if it has got one, is over and cannot be resumed.
+func (s *Server) ServeStream(ctx context.Context, stream *rpc.WebSocket, from Origin) (sessionOver bool) {
+	defer context.AfterFunc(ctx, func() { stream.Close() })()
+	s.conns.Serve(stream, func(serving context.Context) { sessionOver = s.serveWebSocket(serving, stream, from) })
+	return sessionOver
 }
 
 func (s *Server) serveWebSocket(ctx context.Context, stream *rpc.WebSocket, from Origin) (sessionOver bool) {
