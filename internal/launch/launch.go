@@ -156,7 +156,7 @@ func (l *Launcher) Start(ctx context.Context, c *Command, log *outlog.Log, recor
 func (l *Launcher) spec(c *Command) proc.Spec {
 	spec := proc.Spec{
 		Argv: c.params.Argv, Arg0: c.params.Arg0, Dir: c.cwd,
-		Env: environ.Build(l.config.Env, c.params.EnvPolicy, c.params.Env, c.params.Metadata),
+		Env:   environ.Build(l.config.Env, c.params.EnvPolicy, c.params.Env, c.params.Metadata),
 		Owner: l.owner.Principal,
 		TTY:   c.params.TTY, PipeStdin: c.params.PipeStdin, OneStream: c.params.OneStream != nil && *c.params.OneStream,
 	}

@@ -35,7 +35,9 @@ func NewConnections(limit int, idle *Idle, log *slog.Logger) *Connections {
 
 // Serve calls serve with a connection, and returns when it has returned. If the connection cannot be served, its client is told why instead.
 // The context of serve ends with a *rpc.CloseError as its cause when the connections end.
-func (c *Connections) Serve(stream *rpc.WebSocket, serve func(context.Context)) { c.begin(stream, serve)() }
+func (c *Connections) Serve(stream *rpc.WebSocket, serve func(context.Context)) {
+	c.begin(stream, serve)()
+}
 
 // begin counts a connection. The function that it returns must be called: it serves the connection, or refuses it.
 func (c *Connections) begin(stream *rpc.WebSocket, serve func(context.Context)) func() {
