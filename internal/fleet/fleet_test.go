@@ -41,7 +41,7 @@ func TestHostHasLabels(t *testing.T) {
 }
 
 func TestSubjectsOfALink(t *testing.T) {
-	down := LinkSubject{Host: "box", Instance: "1", Gateway: "gate", Link: "l1"}
+	down := LinkSubject{Host: "box", Process: "1", Gateway: "gate", Link: "l1"}
 	for _, want := range []LinkSubject{down, down.Back()} {
 		if got, ok := ParseLink(want.String()); !ok || got != want {
 			t.Error(got, ok)

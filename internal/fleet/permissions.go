@@ -6,16 +6,19 @@ type Permissions struct {
 	Subscribe []string
 }
 
-// HostPermissions are those of one host: it cannot read or forge the messages of others, and of the directory it writes only its own
-// lease.
+// HostPermissions are those of one host: it cannot read or forge the messages of others.
+//
+// A host may not publish to a subject of JetStream, not even to the key of its own lease, and gateways write its lease for it. The hub
+// sends the answer of JetStream to any subject that the host names as Reply, whatever the host itself may publish: with one key that it
+// can write and read, a host could send any message to any subject, for example a request to delete a stream. For the same reason,
+// gateways must never answer to a Reply that is not below the inbox of the host that has sent the message.
 func HostPermissions(host string) Permissions {
 	return Permissions{
 		Publish: []string{
 			LinkSubject{host, "*", "*", "*", false}.String(),
 			BeatSubject(host),
+			LeaseSubject(host),
 			AliveSubject("*"),
-			KeySubject(HostsBucket, host),
-			GetSubject(HostsBucket, host),
 		},
 		Subscribe: []string{hostPrefix + host + ".>"},
 	}
@@ -26,14 +29,16 @@ func GatewayPermissions() Permissions {
 	p := Permissions{
 		Publish: []string{
 			UpSubjects("*", "*"),
-			hostPrefix + "*.inbox.>", // that it is alive
+			HostInbox("*") + ".>", // that it is alive, and answers about leases
 			"$JS.API.INFO",
+			KeySubject(HostsBucket, "*"),
 			KeySubject(SessionsBucket, "*"),
 		},
 		Subscribe: []string{
 			DownSubjects("*"),
 			AliveSubject("*"),
 			BeatSubjects,
+			LeaseSubjects,
 			GatewayInbox + ".>",
 			KeySubject(DrainsBucket, "*"),
 		},
@@ -45,7 +50,8 @@ func GatewayPermissions() Permissions {
 	return p
 }
 
-// OperatorPermissions are those of `tether hosts`: it reads the directory and drains hosts.
+// OperatorPermissions are those of `tether hosts`: it reads the directory and drains hosts. An operator has to be trusted as a gateway
+// is, because it may publish to subjects of JetStream (see HostPermissions).
 func OperatorPermissions() Permissions {
 	p := Permissions{
 		Publish:   []string{"$JS.API.INFO", KeySubject(DrainsBucket, "*")},

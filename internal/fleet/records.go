@@ -23,6 +23,7 @@ const (
 type Host struct {
 	Name     string   `json:"name"`
 	Instance string   `json:"instance"` // tells two executors with the same name apart; see NewID
+	Process  string   `json:"process"`  // the process that serves now; another one may go on with the sessions. See NewID
 	Labels   []string `json:"labels,omitempty"`
 	Version  string   `json:"version"`  // of tether
 	Capacity int      `json:"capacity"` // how many commands may run at a time before it counts as full; at least 1

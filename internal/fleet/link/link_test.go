@@ -100,7 +100,7 @@ func (b *bus) losing(lose func(subject string, frame []byte) bool) {
 // pair opens a link and returns its ends.
 func (b *bus) pair(t testing.TB) (gateway, host *Link) {
 	t.Helper()
-	s := fleet.LinkSubject{Host: "box", Instance: "1", Gateway: "gate", Link: fleet.NewID(), Up: true}
+	s := fleet.LinkSubject{Host: "box", Process: "1", Gateway: "gate", Link: fleet.NewID(), Up: true}
 	gateway, err := b.gateway.Open(s, minWindow, []byte("hello"), b.gateway.config.Publish)
 	if err != nil {
 		t.Fatal(err)
@@ -355,12 +355,12 @@ func TestTooManyLinks(t *testing.T) {
 	for range b.gateway.config.MaxLinks {
 		b.pair(t)
 	}
-	if _, err := b.gateway.Open(fleet.LinkSubject{Host: "box", Instance: "1", Gateway: "gate", Link: "x", Up: true}, 0, nil, b.gateway.config.Publish); !errors.Is(err, ErrTooMany) {
+	if _, err := b.gateway.Open(fleet.LinkSubject{Host: "box", Process: "1", Gateway: "gate", Link: "x", Up: true}, 0, nil, b.gateway.config.Publish); !errors.Is(err, ErrTooMany) {
 		t.Error(err)
 	}
 	other := NewMux(Config{Publish: b.gateway.config.Publish, MaxLinks: 1})
 	unsent := func(string, []byte) error { return nil }
-	l, err := other.Open(fleet.LinkSubject{Host: "box", Instance: "1", Gateway: "other", Link: "x", Up: true}, 0, nil, unsent)
+	l, err := other.Open(fleet.LinkSubject{Host: "box", Process: "1", Gateway: "other", Link: "x", Up: true}, 0, nil, unsent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -428,7 +428,7 @@ func FuzzReceive(f *testing.F) {
 	f.Add(appendFrame(nil, frameCheck, 0, []byte{1}))
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		m := NewMux(Config{Publish: func(string, []byte) error { return nil }, MaxLinks: 1, Accept: func(l *Link, _ []byte) {}})
-		subject := fleet.LinkSubject{Host: "box", Instance: "1", Gateway: "gate", Link: "l", Up: true}.String()
+		subject := fleet.LinkSubject{Host: "box", Process: "1", Gateway: "gate", Link: "l", Up: true}.String()
 		m.Receive(subject, frame)
 		m.Receive(subject, []byte{byte(frameOpen)})
 		m.Receive(subject, frame)
