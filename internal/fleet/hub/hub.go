@@ -1,0 +1,246 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/tetherexec/tether/internal/filelock"
+)
+
+// Names in the directory of a hub.
+const (
+	keysDir  = "keys"
+	storeDir = "jetstream"
+	hubLock  = "hub.lock"
+)
+
+const (
+	// readyTime is how long a hub may take until it accepts clients. It reads the directory of the fleet first.
+	readyTime = time.Minute
+
+	readyStep = 100 * time.Millisecond
+
+	// revocationsInterval is how often a hub looks for new revocations.
+	revocationsInterval = time.Second
+)
+
+// ErrInUse means that another hub uses the directory.
+var ErrInUse = errors.New("another hub uses the directory")
+
+// A Hub is a running server.
+type Hub struct {
+	config   Config
+	log      *slog.Logger
+	keys     *Keys
+	server   *server.Server
+	resolver *server.MemAccResolver
+	logger   *logger
+	lock     *os.File
+
+	stop   context.CancelFunc
+	tasks  sync.WaitGroup
+	closed sync.Once
+}
+
+// Open starts a hub. When it returns, clients can connect; in a cluster there may be no leader yet.
+func Open(ctx context.Context, c Config) (*Hub, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	h := &Hub{config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), resolver: &server.MemAccResolver{}}
+	if err := h.open(ctx); err != nil {
+		h.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *Hub) open(ctx context.Context) (err error) {
+	dir := h.config.Dir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the directory of the hub: %w", err)
+	}
+	if h.lock, err = lock(filepath.Join(dir, hubLock)); err != nil {
+		return fmt.Errorf("open the hub in %s: %w", dir, err)
+	}
+	if h.keys, err = OpenKeys(filepath.Join(dir, keysDir)); err != nil {
+		return err
+	}
+	if err := h.loadAccounts(); err != nil {
+		return err
+	}
+	options, err := h.config.options(h.keys, h.resolver)
+	if err != nil {
+		return err
+	}
+	if h.server, err = server.NewServer(options); err != nil {
+		return fmt.Errorf("start the hub: %w", err)
+	}
+	h.logger = newLogger(h.log)
+	h.server.SetLoggerV2(h.logger, false, false, false)
+	if err := h.start(ctx); err != nil {
+		return fmt.Errorf("start the hub: %w", err)
+	}
+	following, stop := context.WithCancel(context.Background())
+	h.stop = stop
+	h.tasks.Go(func() { h.followRevocations(following) }) // ends with Close
+	return nil
+}
+
+// lock locks a file. The lock ends when the file is closed.
+func lock(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err = filelock.Try(int(f.Fd()), filelock.Exclusive); err == nil {
+		return f, nil
+	}
+	if errors.Is(err, filelock.ErrHeld) {
+		err = ErrInUse
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+// start starts the server, and waits until it accepts clients.
+func (h *Hub) start(ctx context.Context) error {
+	started := make(chan struct{})
+	h.tasks.Go(func() { // ends when the server has started, or has failed
+		defer close(started)
+		h.server.Start()
+	})
+	select {
+	case <-started:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for deadline := time.Now().Add(readyTime); ; {
+		select {
+		case err := <-h.logger.fatal:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		default:
+		}
+		if h.server.ReadyForConnections(readyStep) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.New("it does not get ready to accept clients")
+		}
+	}
+}
+
+// loadAccounts gives the server the certificates of the accounts.
+func (h *Hub) loadAccounts() error {
+	system, err := h.keys.systemJWT()
+	if err != nil {
+		return err
+	}
+	claims, err := h.keys.readAccount()
+	if err != nil {
+		return err
+	}
+	account, err := claims.Encode(h.keys.operator)
+	return errors.Join(err, h.resolver.Store(public(h.keys.system), system), h.resolver.Store(public(h.keys.account), account))
+}
+
+// followRevocations reads the revocations again when their file changes, until ctx ends.
+func (h *Hub) followRevocations(ctx context.Context) {
+	tick := time.NewTicker(revocationsInterval)
+	defer tick.Stop()
+	known, failed := "", ""
+	for {
+		text, err := h.keys.readRevocations()
+		if err == nil && text != known {
+			if err = h.revoke(text); err == nil {
+				known, failed = text, ""
+			}
+		}
+		if err != nil && err.Error() != failed {
+			failed = err.Error()
+			h.log.Error("new revocations have no effect yet", "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// revoke gives the running server new revocations. It disconnects the clients.
+func (h *Hub) revoke(text string) error {
+	claims, err := h.keys.parseAccount(text)
+	if err != nil {
+		return err
+	}
+	account, err := h.server.LookupAccount(claims.Subject)
+	if err != nil {
+		return err
+	}
+	encoded, err := claims.Encode(h.keys.operator)
+	if err != nil {
+		return err
+	}
+	h.server.UpdateAccountClaims(account, claims)
+	return h.resolver.Store(claims.Subject, encoded)
+}
+
+// URL is where clients connect.
+func (h *Hub) URL() string {
+	scheme := "nats"
+	if h.config.TLSCert != "" {
+		scheme = "tls"
+	}
+	return scheme + "://" + h.Addr().String()
+}
+
+// Addr is the address for clients.
+func (h *Hub) Addr() net.Addr { return h.server.Addr() }
+
+// WebSocketURL is where clients connect over WebSocket; "": that is not served.
+func (h *Hub) WebSocketURL() string {
+	if h.config.WebSocket == "" {
+		return ""
+	}
+	return h.server.WebsocketURL()
+}
+
+// ClusterAddr is the address for other nodes; nil: there is no cluster.
+func (h *Hub) ClusterAddr() net.Addr {
+	if h.config.ClusterListen == "" {
+		return nil
+	}
+	return h.server.ClusterAddr()
+}
+
+// Keys are the keys of the fleet.
+func (h *Hub) Keys() *Keys { return h.keys }
+
+// Close stops the hub. It returns when all of it has ended.
+func (h *Hub) Close() {
+	h.closed.Do(func() {
+		if h.stop != nil {
+			h.stop()
+		}
+		if h.server != nil {
+			h.server.Shutdown()
+			h.server.WaitForShutdown()
+		}
+		h.tasks.Wait()
+		if h.lock != nil {
+			h.lock.Close()
+		}
+	})
+}
