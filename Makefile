@@ -20,7 +20,7 @@ GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/tether, and bin/tether-mcp, which has some of its commands
+build: ## build bin/tether, and bin/tether-mcp and bin/tether-fleet, which have some of its commands
 	@scripts/build $(VERSION)
 
 run: build ## build, serve on loopback; LISTEN=ws://IP:PORT
@@ -32,11 +32,11 @@ test: bubblewrap ## everything CI runs: check and the four targets below, three 
 check: ## format, vet for each platform, lint
 	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
 	@for os in linux darwin windows; do echo "vet $$os"; GOOS=$$os go vet ./... || exit 1; done
-	@for os in linux darwin windows; do echo "vet $$os with mcp"; GOOS=$$os go vet -tags mcp ./cmd/tether || exit 1; done
+	@for tag in mcp fleet; do for os in linux darwin windows; do echo "vet $$os with $$tag"; GOOS=$$os go vet -tags $$tag ./cmd/tether || exit 1; done; done
 	@for os in linux darwin windows; do echo "build $$os with split"; GOOS=$$os go build -tags split -o /dev/null ./cmd/tether || exit 1; done
 	@echo "vet with interop"; go vet -tags interop ./...
 	@echo staticcheck; go tool -modfile=tools/go.mod staticcheck -tags interop ./...
-	@echo "staticcheck with mcp"; go tool -modfile=tools/go.mod staticcheck -tags mcp ./cmd/tether
+	@for tag in mcp fleet; do echo "staticcheck with $$tag"; go tool -modfile=tools/go.mod staticcheck -tags $$tag ./cmd/tether || exit 1; done
 
 # The race detector makes each program wait a second before it exits, in case of late reports.
 test-unit soak: export GORACE=atexit_sleep_ms=0

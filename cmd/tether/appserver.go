@@ -22,10 +22,10 @@ import (
 
 // appServerFlags are the flags of `tether app-server`.
 type appServerFlags struct {
-	listen              listenFlags
-	stdio               bool
-	keeper              keeperFlags
-	logLevel, logFormat choice
+	listen listenFlags
+	stdio  bool
+	keeper keeperFlags
+	log    logFlags
 }
 
 // newAppServer is `tether app-server`.
@@ -50,11 +50,11 @@ func newAppServer(stdin, stdout *os.File) *cobra.Command {
 				return err
 			}
 			a := appServing{
-				cfg:    appserver.Config{Version: versionText(), Subreaper: true, Log: newLog(stderr, flags.logLevel.value, flags.logFormat.value)},
+				cfg:    appserver.Config{Version: versionText(), Subreaper: true, Log: flags.log.open(stderr)},
 				listen: listenCfg, stdin: stdin, stdout: stdout, stderr: stderr,
 			}
 			s := keepable{
-				listen: listenCfg, flags: flags.keeper, log: a.cfg.Log, logFormat: flags.logFormat.value, killOrphans: true,
+				listen: listenCfg, flags: flags.keeper, log: a.cfg.Log, logFormat: flags.log.format.value, killOrphans: true,
 				state:    func(socket *os.File) (*worker.State, error) { return worker.NewListener(socket), nil },
 				announce: a.announce, alone: a.alone, kept: a.kept,
 			}
@@ -74,11 +74,7 @@ func (f *appServerFlags) define(cmd *cobra.Command) {
 	f.listen.define(fs)
 	f.keeper.define(fs, "let a small process hold the listening socket, and start the server\nagain when it crashes (default with a listener)")
 	group(fs, "Crashes", "keeper", "no-keeper", "replace-frozen")
-	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
-	f.logFormat = choice{"text", "FORMAT", []string{"text", "json"}}
-	fs.Var(&f.logLevel, "log-level", "least severity to log on standard error: error, warn, info or debug")
-	fs.Var(&f.logFormat, "log-format", "form of the log: text or json")
-	group(fs, "Logging", "log-level", "log-format")
+	f.log.define(fs, "error")
 	onlyOnce(fs)
 	cmd.MarkFlagsMutuallyExclusive("listen", "stdio")
 }

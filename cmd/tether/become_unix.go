@@ -1,4 +1,4 @@
-//go:build unix && !mcp
+//go:build unix
 
 package main
 

@@ -1,4 +1,4 @@
-//go:build mcp || !split
+//go:build mcp || fleet || !split
 
 package main
 
@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// chaosFlags are the flags of `tether chaos`. The cable is in the program mcpProgram: chaos_inside.go is for that
+// chaosFlags are the flags of `tether chaos`. The cable is in tether-mcp: chaos_inside.go is for that
 // program, chaos_outside.go for tether, which starts it.
 type chaosFlags struct {
 	args                            []string // of the program

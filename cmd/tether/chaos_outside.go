@@ -1,4 +1,4 @@
-//go:build !mcp && !split
+//go:build !mcp && (fleet || !split)
 
 package main
 
@@ -9,5 +9,5 @@ import (
 
 // run replaces this process by the program that has the cable.
 func (f *chaosFlags) run(context.Context, io.Writer, io.Writer) error {
-	return becomeMCPProgram("chaos", f.args)
+	return withMCP.become(nameChaos, f.args)
 }

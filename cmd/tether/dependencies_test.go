@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Packages that only tether-mcp may have: Go initializes each package of a program at each start, and tether should be small.
+// Packages that only tether-mcp or only tether-fleet may have: Go initializes each package of a program at each start, and tether should be small.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	list := func(args ...string) string {
@@ -20,7 +20,7 @@ func TestDependencies(t *testing.T) {
 		}
 		return "\n" + string(out)
 	}
-	tether, withMCP := list("-tags", "split", "."), list("-tags", "mcp", ".")
+	tether, inMCP, inFleet := list("-tags", "split", "."), list("-tags", "mcp", "."), list("-tags", "fleet", ".")
 	if strings.Contains(tether, "\ndebug/") {
 		t.Error("tether needs a package of debug/, which is large and has tables to initialize")
 	}
@@ -33,8 +33,19 @@ func TestDependencies(t *testing.T) {
 		if strings.Contains(tether, "\n"+name) {
 			t.Errorf("tether needs %s, which only tether-mcp should have", name)
 		}
-		if !strings.Contains(withMCP, "\n"+name) {
+		if !strings.Contains(inMCP, "\n"+name) {
 			t.Errorf("tether-mcp no longer needs %s: remove it from the list", name)
+		}
+	}
+	untagged := list(".")
+	for _, name := range []string{"github.com/nats-io/nats.go\n", "github.com/nats-io/nats-server/v2/server\n", "github.com/nats-io/", ours + "internal/fleet"} {
+		for program, has := range map[string]string{"tether": tether, "tether-mcp": inMCP, "tether without a tag": untagged} {
+			if strings.Contains(has, "\n"+name) {
+				t.Errorf("%s needs %s, which only tether-fleet should have", program, name)
+			}
+		}
+		if !strings.Contains(inFleet, "\n"+name) {
+			t.Errorf("tether-fleet does not need %s", name)
 		}
 	}
 }

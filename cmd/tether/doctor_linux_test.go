@@ -33,7 +33,7 @@ var buildRelease = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	releaseDir = dir
+	removeLater(dir)
 	path := filepath.Join(dir, "tether")
 	build := exec.Command("go", "build", "-o", path, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -57,7 +57,11 @@ func printUsage(cmd *cobra.Command) error {
 
 func writeUsage(w io.Writer, cmd *cobra.Command) {
 	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(w, "Usage: %s COMMAND\n", cmd.CommandPath())
+		if cmd.DisableFlagsInUseLine { // it also works without a subcommand
+			fmt.Fprintf(w, "Usage: %s\n       %s COMMAND\n", cmd.UseLine(), cmd.CommandPath())
+		} else {
+			fmt.Fprintf(w, "Usage: %s COMMAND\n", cmd.CommandPath())
+		}
 		heading := ""
 		for _, sub := range cmd.Commands() {
 			if !sub.IsAvailableCommand() {

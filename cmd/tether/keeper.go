@@ -56,7 +56,8 @@ func (f *keeperFlags) check() error {
 
 // config is the part of the keeper's settings that flags and the environment decide.
 func (f *keeperFlags) config(logFormat string) keep.Config {
-	return keep.Config{Args: os.Args[1:], LogJSON: logFormat == "json", Beat: time.Duration(f.frozen), Hasty: os.Getenv(hastyVariable) != ""}
+	args, _ := ownArguments(os.Args[1:]) // run has checked the version, and the next worker may have another one
+	return keep.Config{Args: args, LogJSON: logFormat == "json", Beat: time.Duration(f.frozen), Hasty: os.Getenv(hastyVariable) != ""}
 }
 
 // A keepable server can run below a keeper.

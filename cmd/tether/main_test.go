@@ -35,10 +35,8 @@ type leakChecked struct{ *testing.M }
 
 func (m leakChecked) Run() int {
 	code := m.M.Run()
-	for _, dir := range []string{releaseDir, mcpDir} {
-		if dir != "" {
-			os.RemoveAll(dir)
-		}
+	for _, dir := range builtDirs {
+		os.RemoveAll(dir)
 	}
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
@@ -47,11 +45,11 @@ func (m leakChecked) Run() int {
 	return code
 }
 
-// mcpDir holds tether-mcp, once a test has built it.
-var mcpDir string
-
-// releaseDir holds the program as it is released, once a test has built it.
-var releaseDir string
+// builtDirs hold the programs that tests have built.
+var (
+	builtMu   sync.Mutex
+	builtDirs []string
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(beTether) != "" {
@@ -94,34 +92,48 @@ func TestScripts(t *testing.T) {
 		env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second to exit
 		return nil
 	}, Cmds: map[string]func(*testscript.TestScript, bool, []string){
-		mcpProgram: func(ts *testscript.TestScript, _ bool, _ []string) { // puts the program in PATH
-			path, err := buildMCP()
-			ts.Check(err)
-			ts.Setenv("PATH", filepath.Dir(path)+string(os.PathListSeparator)+ts.Getenv("PATH"))
-		},
+		withMCP.program:   putInPath(buildMCP),
+		withFleet.program: putInPath(buildFleet),
 	}})
 }
 
-// mcpBuilt builds the second program of tether, once.
-func mcpBuilt(t *testing.T) string {
+// putInPath is a command of scripts that puts a program in PATH.
+func putInPath(build func() (string, error)) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, _ bool, _ []string) {
+		path, err := build()
+		ts.Check(err)
+		ts.Setenv("PATH", filepath.Dir(path)+string(os.PathListSeparator)+ts.Getenv("PATH"))
+	}
+}
+
+// mcpBuilt builds tether-mcp, once.
+func mcpBuilt(t *testing.T) string { return built(t, buildMCP) }
+
+// fleetBuilt builds tether-fleet, once.
+func fleetBuilt(t *testing.T) string { return built(t, buildFleet) }
+
+func built(t *testing.T, build func() (string, error)) string {
 	t.Helper()
-	path, err := buildMCP()
+	path, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-var buildMCP = sync.OnceValues(func() (path string, err error) {
-	mcpDir, path, err = buildTagged("mcp", mcpProgram)
-	return path, err
-})
+var (
+	buildMCP   = sync.OnceValues(func() (string, error) { return buildTagged(withMCP.tag, withMCP.program) })
+	buildFleet = sync.OnceValues(func() (string, error) { return buildTagged(withFleet.tag, withFleet.program) })
+)
 
-// buildTagged builds this program with a tag, in a new directory, with the race detector if this one has it.
-func buildTagged(tag, name string) (dir, path string, err error) {
-	if dir, err = os.MkdirTemp("", name+"-"); err != nil {
-		return "", "", err
+// buildTagged builds this program with a tag, in a new directory that is removed after all tests, with the race detector if this one
+// has it.
+func buildTagged(tag, name string) (path string, err error) {
+	dir, err := os.MkdirTemp("", name+"-")
+	if err != nil {
+		return "", err
 	}
+	removeLater(dir)
 	path = filepath.Join(dir, name)
 	if runtime.GOOS == "windows" {
 		path += ".exe"
@@ -131,9 +143,16 @@ func buildTagged(tag, name string) (dir, path string, err error) {
 		args = append(args, "-race")
 	}
 	if text, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
-		return dir, "", fmt.Errorf("%w: %s", err, text)
+		return "", fmt.Errorf("%w: %s", err, text)
 	}
-	return dir, path, nil
+	return path, nil
+}
+
+// removeLater removes a directory after all tests.
+func removeLater(dir string) {
+	builtMu.Lock()
+	defer builtMu.Unlock()
+	builtDirs = append(builtDirs, dir)
 }
 
 // commandNames returns the names of a command and of its subcommands, without the name of the root

@@ -104,15 +104,3 @@ func (m *mcpServe) policy() unifiedexec.Policy {
 	}
 	return unifiedexec.Policy{Mode: unifiedexec.Granular, SandboxApproval: true, Rules: true}
 }
-
-// ownArguments removes the arguments that tether puts before its own when it starts this program. It fails if the two
-// programs have different versions, because both interpret the same flags.
-func ownArguments(args []string) ([]string, error) {
-	if len(args) < 2 || args[0] != prefixMCP {
-		return args, nil
-	}
-	if own := versionText(); args[1] != own {
-		return nil, failed(fmt.Errorf("%s has version %s, and the tether that has started it %s; install both from the same release", mcpProgram, own, args[1]))
-	}
-	return args[2:], nil
-}

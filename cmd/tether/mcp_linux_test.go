@@ -350,14 +350,14 @@ func TestMCPProgram(t *testing.T) {
 	}
 	// A program beside tether goes first. It gets tether's version and arguments.
 	beside := "#!/bin/sh\nprintf '%s ' \"$@\"\nexit 7\n"
-	if err := executable.Write(filepath.Join(dir, mcpProgram), []byte(beside)); err != nil {
+	if err := executable.Write(filepath.Join(dir, withMCP.program), []byte(beside)); err != nil {
 		t.Fatal(err)
 	}
-	want := "be-mcp " + versionText() + " mcp --sandbox full --cwd " + b.work + " "
+	want := prefixCompanion + " " + versionText() + " mcp --sandbox full --cwd " + b.work + " "
 	if got := tether(filepath.Dir(mcpBuilt(t)), hello); got.code != 7 || got.stdout != want {
 		t.Errorf("with a program beside tether: %+v, want %q", got, want)
 	}
-	text, err := exec.Command(mcpBuilt(t), "be-mcp", "0.0.1", "mcp").CombinedOutput()
+	text, err := exec.Command(mcpBuilt(t), prefixCompanion, "0.0.1", "mcp").CombinedOutput()
 	want = "tether: tether-mcp has version " + versionText() + ", and the tether that has started it 0.0.1; install both from the same release\n"
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitRefused || string(text) != want {
 		t.Errorf("started by another version: %v, %q", err, text)

@@ -1,4 +1,4 @@
-//go:build !mcp && !split
+//go:build !mcp && (fleet || !split)
 
 package main
 
@@ -11,5 +11,5 @@ import (
 
 // handle replaces this process by the program that serves MCP clients.
 func (m *mcpServe) handle(context.Context, *wire.Sandbox, *client.Network) error {
-	return becomeMCPProgram("mcp", m.args)
+	return withMCP.become(nameMCP, m.args)
 }

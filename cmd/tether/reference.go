@@ -20,7 +20,7 @@ var ignored = map[string]string{
 	"strict-config":                  "tether reads no Codex configuration",
 	"proxy-private-ips-via-upstream": "tether's network proxy connects to private addresses itself, never through another proxy",
 	"environment-id":                 "it only matters with --remote",
-	"name":                           "it only matters with --remote",
+	"name":                           "it only matters with --join or --remote",
 }
 
 // remote has the flags with which the reference does not listen, but connects to a remote
@@ -37,7 +37,6 @@ func addReferenceFlags(fs *pflag.FlagSet) referenceFlags {
 	fs.Var(pidNamespace, "linux-sandbox-pid-namespace", "isolate; inherit is not offered")
 	fs.Bool("proxy-private-ips-via-upstream", false, "a setting of the Codex network proxy")
 	fs.String("environment-id", "", "a setting for --remote")
-	fs.String("name", "", "a setting for --remote")
 	group(fs, "Accepted so that command lines for `codex exec-server` work, without effect",
 		"config", "enable", "disable", "strict-config", "linux-sandbox-pid-namespace", "proxy-private-ips-via-upstream")
 	for _, name := range remote {
@@ -48,14 +47,14 @@ func addReferenceFlags(fs *pflag.FlagSet) referenceFlags {
 			fs.String(name, "", "not supported")
 		}
 	}
-	for _, name := range append([]string{"environment-id", "name"}, remote...) {
+	for _, name := range append([]string{"environment-id"}, remote...) {
 		fs.Lookup(name).Hidden = true
 	}
 	return referenceFlags{fs}
 }
 
-// check refuses the flags in remote and returns a warning for each flag without effect.
-func (r referenceFlags) check() (warnings []string, err error) {
+// check refuses the flags in remote and returns a warning for each flag without effect. joined: `--name` has one.
+func (r referenceFlags) check(joined bool) (warnings []string, err error) {
 	for _, name := range remote {
 		if r.fs.Changed(name) {
 			return nil, fmt.Errorf("`--%s` is not supported: tether listens and does not register itself anywhere. "+
@@ -63,7 +62,7 @@ func (r referenceFlags) check() (warnings []string, err error) {
 		}
 	}
 	r.fs.Visit(func(f *pflag.Flag) {
-		if why, ok := ignored[f.Name]; ok {
+		if why, ok := ignored[f.Name]; ok && !(joined && f.Name == "name") {
 			warnings = append(warnings, fmt.Sprintf("`--%s` has no effect: %s", f.Name, why))
 		}
 		if f.Name == "linux-sandbox-pid-namespace" && f.Value.String() == "inherit" {

@@ -116,7 +116,7 @@ type lazyCommand struct {
 // that needs the others (help, completion).
 func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 	serve := func(name, short string) lazyCommand {
-		return lazyCommand{name, func() *cobra.Command { return newServe(name, short, stdin, stdout) }}
+		return lazyCommand{name, func() *cobra.Command { return newServe(name, short, args, stdin, stdout) }}
 	}
 	groups := []commandGroup{
 		{"Run commands", []lazyCommand{
@@ -143,6 +143,11 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 			{"app-server", func() *cobra.Command { return newAppServer(stdin, stdout) }},
 			{"bridge", func() *cobra.Command { return newBridge(stdin, stdout) }},
 			{"upgrade", newUpgrade}, {"token", newToken},
+		}},
+		{"Fleet", []lazyCommand{
+			{nameHub, func() *cobra.Command { return newHub(args, stdout) }},
+			{nameGateway, func() *cobra.Command { return newGateway(args, stdout) }},
+			{nameHosts, func() *cobra.Command { return newHosts(args, stdout) }},
 		}},
 		{"Sandbox and faults", []lazyCommand{
 			{nameSandbox, func() *cobra.Command { return newSandbox(stdin, stdout) }},

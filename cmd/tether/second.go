@@ -1,19 +1,28 @@
 package main
 
-// mcpProgram is the second program of tether: this one, built with -tags mcp. Some commands are only in that build, because
-// the server and the everyday commands do not need them (docs/adr/0006-mcp-in-a-second-program.md). Which ones depends on how
-// tether is built:
-//   - scripts/build builds tether with -tags split. The commands below are in the second program, with their flags and their help;
-//     tether has only their names (second_outside.go).
-//   - Without a tag, as in tests, `tether mcp` and `tether chaos` check their flags and start the second program
-//     (mcp_outside.go, chaos_outside.go). All other commands are inside.
-const mcpProgram = "tether-mcp"
+// A companion is this program, built with another tag. Some commands are only in such a build, because the server and the everyday
+// commands do not need them and the libraries for them are large (docs/adr/0006-mcp-in-a-second-program.md and
+// docs/adr/0011-fleet-in-a-third-program.md). Which ones depends on how tether is built:
+//   - scripts/build builds tether with -tags split. The commands below are in a companion, with their flags and their help; tether
+//     has only their names (second_outside.go).
+//   - Without a tag, as in tests, `tether mcp`, `tether chaos` and the commands of a fleet check their flags and start the companion
+//     (mcp_outside.go, chaos_outside.go, fleet_outside.go). All other commands are inside.
+//   - A companion does the same with the commands of the other companion.
+type companion struct {
+	program string // the name of its file
+	tag     string // with which it is built
+}
 
-// prefixMCP begins the arguments with which tether starts that program; the version of tether follows, and then the
+var (
+	withMCP   = companion{"tether-mcp", "mcp"}
+	withFleet = companion{"tether-fleet", "fleet"}
+)
+
+// prefixCompanion begins the arguments with which tether starts a companion; the version of tether follows, and then the
 // arguments of tether.
-const prefixMCP = "be-mcp"
+const prefixCompanion = "be-companion"
 
-// The names of the commands that are in the second program, and what the list of commands says about them.
+// The names of the commands that are in companions, and what the list of commands says about them.
 const (
 	nameCp, shortCp           = "cp", "Copy files and directories to another machine, or from there"
 	nameFs, shortFs           = "fs", "Read and change files on another machine"
@@ -23,3 +32,22 @@ const (
 	nameDoctor, shortDoctor   = "doctor", "Test that the sandbox works on this machine"
 	nameChaos, shortChaos     = "chaos", "Put a bad network between a client and a server"
 )
+
+const (
+	nameHub, shortHub         = "hub", "Run the hub of a fleet, through which gateways reach executors"
+	nameGateway, shortGateway = "gateway", "Serve clients with the executors of a fleet"
+	nameHosts, shortHosts     = "hosts", "List the executors of a fleet, or drain one"
+)
+
+// A companionCommand is a command that the released tether leaves to a companion.
+type companionCommand struct {
+	name string
+	in   companion
+	runs bool // it may end with the exit code of a command that it runs
+}
+
+var companionCommands = []companionCommand{
+	{nameCp, withMCP, false}, {nameFs, withMCP, false}, {nameDoctor, withMCP, false}, {nameChaos, withMCP, false},
+	{nameMCP, withMCP, true}, {nameMCPRun, withMCP, true}, {nameSandbox, withMCP, true},
+	{nameHub, withFleet, false}, {nameGateway, withFleet, false}, {nameHosts, withFleet, false},
+}

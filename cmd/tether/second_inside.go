@@ -1,6 +1,6 @@
-//go:build mcp || !split
+//go:build mcp || fleet || !split
 
 package main
 
-// handOver has nothing to do: all commands are in this program, or start the second one themselves.
-func handOver([]string) error { return nil }
+// namesOnly: this program has the flags and the help of all commands.
+const namesOnly = false

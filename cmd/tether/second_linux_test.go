@@ -10,11 +10,10 @@ import (
 )
 
 // The released tether has only the names of some commands. It lists them as the complete program does, and leaves their help,
-// the completion of their flags and their work to the second program, whose exit code is its own.
-func TestSecondProgram(t *testing.T) {
+// the completion of their flags and their work to its companions, whose exit codes are their own.
+func TestCompanions(t *testing.T) {
 	t.Parallel()
-	dir, split, err := buildTagged("split", "tether")
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	split, err := buildTagged("split", "tether")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,22 +40,41 @@ func TestSecondProgram(t *testing.T) {
 		t.Errorf("the list of commands: %+v", got)
 	}
 	second := filepath.Dir(mcpBuilt(t))
-	for name, code := range map[string]int{
-		nameCp: exitError, nameFs: exitError, nameDoctor: exitError, nameChaos: exitError,
-		nameMCP: exitRefused, nameMCPRun: exitRefused, nameSandbox: exitRefused,
+	both := second + string(os.PathListSeparator) + filepath.Dir(fleetBuilt(t))
+	for _, row := range []struct {
+		name, program string
+		code          int
+	}{
+		{nameCp, "tether-mcp", exitError}, {nameFs, "tether-mcp", exitError}, {nameDoctor, "tether-mcp", exitError}, {nameChaos, "tether-mcp", exitError},
+		{nameMCP, "tether-mcp", exitRefused}, {nameMCPRun, "tether-mcp", exitRefused}, {nameSandbox, "tether-mcp", exitRefused},
+		{nameHub, "tether-fleet", exitError}, {nameGateway, "tether-fleet", exitError}, {nameHosts, "tether-fleet", exitError},
 	} {
+		name, code := row.name, row.code
 		for _, args := range [][]string{{name, "--help"}, {"help", name}} {
-			if got, want := tether(second, args...), golden("tether "+name); got != want {
+			if got, want := tether(both, args...), golden("tether "+name); got != want {
 				t.Errorf("%v: %+v", args, got)
 			}
 			got := tether("", args...)
-			if got.code != code || got.stdout != "" || !strings.HasPrefix(got.stderr, "tether: `tether "+name+"` needs the program tether-mcp") {
+			if got.code != code || got.stdout != "" || !strings.HasPrefix(got.stderr, "tether: `tether "+name+"` needs the program "+row.program+", ") {
 				t.Errorf("%v without the program: %+v", args, got)
 			}
 		}
 	}
 	if got := tether(second, "__complete", nameCp, "--verb"); got.code != exitOK || !strings.HasPrefix(got.stdout, "--verbose\t") {
 		t.Errorf("completion: %+v", got)
+	}
+	if got := tether(both, "__complete", nameHub, "add-h"); got.code != exitOK || !strings.HasPrefix(got.stdout, "add-host\t") {
+		t.Errorf("completion of a subcommand: %+v", got)
+	}
+	join := []string{"serve", "--join", "nats://127.0.0.1:1"}
+	if got := tether("", join...); got.code != exitError || !strings.HasPrefix(got.stderr, "tether: `tether serve --join` needs the program tether-fleet, ") {
+		t.Errorf("serve --join without the program: %+v", got)
+	}
+	if got := tether(both, join...); got.code != exitError || !strings.HasPrefix(got.stderr, "tether: `--join` requires `--creds`") {
+		t.Errorf("serve --join: %+v", got)
+	}
+	if got := tether("", "serve", "--creds", "x"); got.code != exitError || got.stderr != "tether: `--creds` requires `--join`\n" {
+		t.Errorf("serve --creds: %+v", got)
 	}
 	url := startTether(t, "serve").line(t)
 	file := filepath.Join(t.TempDir(), "file")

@@ -1,4 +1,4 @@
-//go:build split && !mcp
+//go:build split && !mcp && !fleet
 
 package main
 
@@ -15,31 +15,18 @@ func newMCPRun(_, _ *os.File) *cobra.Command          { return newSecond(nameMCP
 func newSandbox(_, _ *os.File) *cobra.Command         { return newSecond(nameSandbox, shortSandbox) }
 func newDoctor() *cobra.Command                       { return newSecond(nameDoctor, shortDoctor) }
 func newChaos([]string, *os.File) *cobra.Command      { return newSecond(nameChaos, shortChaos) }
+func newHub([]string, *os.File) *cobra.Command        { return newSecond(nameHub, shortHub) }
+func newGateway([]string, *os.File) *cobra.Command    { return newSecond(nameGateway, shortGateway) }
+func newHosts([]string, *os.File) *cobra.Command      { return newSecond(nameHosts, shortHosts) }
 
-// newSecond is a command of the second program in the list of commands. handOver executes it.
+// namesOnly: of the commands in companions, this program has only the names.
+const namesOnly = true
+
+// newSecond is a command of a companion in the list of commands. handOver executes it.
 func newSecond(name, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short,
 		DisableFlagParsing: true,
 		RunE:               func(*cobra.Command, []string) error { return handOver(os.Args[1:]) },
 	}
-}
-
-// handOver replaces this process by the second program if a command line is for a command of that program: to execute the
-// command, to print its help, or to complete its flags. It returns nil if the command is in this program.
-func handOver(args []string) error {
-	words := args
-	if len(words) > 0 && (words[0] == aboutHelp || words[0] == cobra.ShellCompRequestCmd || words[0] == cobra.ShellCompNoDescRequestCmd) {
-		words = words[1:]
-	}
-	if len(words) == 0 {
-		return nil
-	}
-	switch words[0] {
-	case nameCp, nameFs, nameDoctor, nameChaos:
-		return becomeMCPProgram(words[0], args)
-	case nameMCP, nameMCPRun, nameSandbox: // may end with the exit code of a command that they run
-		return failed(becomeMCPProgram(words[0], args))
-	}
-	return nil
 }

@@ -1,5 +1,3 @@
-//go:build !mcp
-
 package main
 
 import (
@@ -9,24 +7,54 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/internal/reexec"
 )
 
-// becomeMCPProgram replaces this process by the program that has a command. That program gets the same arguments, so it
-// checks them again.
-func becomeMCPProgram(command string, args []string) error {
-	path, err := findMCPProgram(command)
+// handOver replaces this process by a companion if a command line is for a command of which this program has only the name: to
+// execute the command, to print its help, or to complete its flags. Otherwise it returns nil.
+func handOver(args []string) error {
+	words := args
+	if len(words) > 0 && (words[0] == aboutHelp || words[0] == cobra.ShellCompRequestCmd || words[0] == cobra.ShellCompNoDescRequestCmd) {
+		words = words[1:]
+	}
+	if !namesOnly || len(words) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(companionCommands, func(c companionCommand) bool { return c.name == words[0] })
+	if i < 0 {
+		return nil
+	}
+	c := companionCommands[i]
+	err := c.in.become(c.name, args)
+	if c.runs {
+		err = failed(err)
+	}
+	return err
+}
+
+// become replaces this process by the companion, which has a command. It gets the same arguments, so it checks them again.
+func (c companion) become(command string, args []string) error {
+	path, err := c.find(command)
 	if err != nil {
 		return err
 	}
-	if err := become(path, append([]string{prefixMCP, versionText()}, args...)); err != nil {
+	args = slices.Concat([]string{prefixCompanion, versionText()}, args)
+	if _, worker := reexec.WorkerArguments(os.Args); worker {
+		args = slices.Concat(os.Args[1:3], args)
+	}
+	if err := become(path, args); err != nil {
 		return fmt.Errorf("start %s: %w", path, cause(err))
 	}
 	return nil
 }
 
-// findMCPProgram looks in the directory of this program first, because the same version is there.
-func findMCPProgram(command string) (string, error) {
-	name := mcpProgram
+// find looks for the companion in the directory of this program first, because the same version is there.
+func (c companion) find(command string) (string, error) {
+	name := c.program
 	if runtime.GOOS == "windows" {
 		name += ".exe"
 	}
@@ -39,11 +67,21 @@ func findMCPProgram(command string) (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", errors.New("`tether " + command + "` needs the program " + mcpProgram + ", which is neither in the directory of tether nor in PATH; `make build` makes both,\n" +
-			"and `go install -tags mcp github.com/tetherexec/tether/cmd/tether@VERSION` a tether that needs no second program")
+		return "", errors.New("`tether " + command + "` needs the program " + c.program + ", which is neither in the directory of tether nor in PATH; `make build` makes it,\n" +
+			"and `go install -tags " + c.tag + " github.com/tetherexec/tether/cmd/tether@VERSION` a tether that has the command inside")
 	}
 	return path, nil
 }
 
-// ownArguments has nothing to remove: only tether-mcp is started by another program.
-func ownArguments(args []string) ([]string, error) { return args, nil }
+// ownArguments removes the arguments that tether puts before its own when it starts a companion. It fails if the two programs have
+// different versions, because both interpret the same flags.
+func ownArguments(args []string) ([]string, error) {
+	if len(args) < 2 || args[0] != prefixCompanion {
+		return args, nil
+	}
+	if own := versionText(); args[1] != own {
+		self, _ := os.Executable() // "" in the message, if that fails
+		return nil, failed(fmt.Errorf("%s has version %s, and the tether that has started it %s; install both from the same release", filepath.Base(self), own, args[1]))
+	}
+	return args[2:], nil
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/listen"
@@ -31,7 +32,8 @@ const stopPatience = 5 * time.Second
 type serveFlags struct {
 	cfg                          server.Config
 	listen                       listenFlags
-	logLevel, logFormat          choice
+	join                         joinFlags
+	log                          logFlags
 	concurrent                   count
 	ttl, ttlMax, idleExit        lifetime
 	retain, spoolLimit, spoolAll byteSize
@@ -43,7 +45,7 @@ type serveFlags struct {
 }
 
 // newServe is `tether serve` under either of its names.
-func newServe(name, short string, stdin, stdout *os.File) *cobra.Command {
+func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.Command {
 	var flags serveFlags
 	cmd := &cobra.Command{
 		Use:   name + " [flags]",
@@ -58,19 +60,29 @@ func newServe(name, short string, stdin, stdout *os.File) *cobra.Command {
 		Args:                  serveArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if flags.join.url != "" && !hasFleet {
+				return withFleet.become(name+" --join", args)
+			}
+			if flags.join.url != "" && !cmd.Flags().Changed("log-level") {
+				flags.log.level.value = "warn"
+			}
 			listenCfg, cfg, err := flags.config(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
+			join, err := flags.join.prepare(cfg, listenCfg.URL, cmd.Flags())
+			if err != nil {
+				return err
+			}
 			s := keepable{
-				listen: listenCfg, flags: flags.keeper, log: cfg.Log, logFormat: flags.logFormat.value,
+				listen: listenCfg, flags: flags.keeper, log: cfg.Log, logFormat: flags.log.format.value,
 				check:    cfg.CheckLimits,
 				state:    func(socket *os.File) (*worker.State, error) { return worker.NewState(cfg, socket) },
 				announce: func(l *listen.Listener) error { return printURL(stdout, l) },
 				alone: func(ctx context.Context, l *listen.Listener) error {
-					return serveAlone(ctx, listenCfg, cfg, l, stdin, stdout)
+					return serveAlone(ctx, listenCfg, cfg, join, l, stdin, stdout)
 				},
-				kept:    func(k *keptServing, events worker.Events) (workerServer, error) { return newKept(k, cfg, events) },
+				kept:    func(k *keptServing, events worker.Events) (workerServer, error) { return newKept(k, cfg, join, events) },
 				durable: cfg.Durable,
 				desert:  func() { desert(cfg) },
 			}
@@ -114,18 +126,15 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 
 	f.limits.define(fs)
 
-	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
-	f.logFormat = choice{"text", "FORMAT", []string{"text", "json"}}
-	fs.Var(&f.logLevel, "log-level", "what to log on standard error: error, warn, info or debug, and all\nthat is more severe")
-	fs.Var(&f.logFormat, "log-format", "form of the log: text or json")
-	group(fs, "Logging", "log-level", "log-format")
+	f.join.define(fs)
+	f.log.define(fs, "error")
 	f.reference = addReferenceFlags(fs)
 	onlyOnce(fs)
 }
 
 // config turns the flags into the settings of a listener and of a server. Warnings go to stderr.
 func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg server.Config, err error) {
-	warnings, err := f.reference.check()
+	warnings, err := f.reference.check(f.join.url != "")
 	if err != nil {
 		return listenCfg, cfg, err
 	}
@@ -148,7 +157,7 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 	cfg.Version = versionText()
 	cfg.Subreaper, cfg.OwnGroup = true, true
 	cfg.Limits, cfg.TotalLimits = f.limits.limits()
-	cfg.Log = newLog(stderr, f.logLevel.value, f.logFormat.value)
+	cfg.Log = f.log.open(stderr)
 	return listenCfg, cfg, cfg.Validate()
 }
 
@@ -166,6 +175,21 @@ func desert(cfg server.Config) {
 	}
 	cfg.Log.Error("the keeper has died, and silent commands may run until the next server is started", "err", err)
 	os.Exit(exitRefused)
+}
+
+// logFlags say what is logged on standard error.
+type logFlags struct{ level, format choice }
+
+func (f *logFlags) define(fs *pflag.FlagSet, level string) {
+	f.level = choice{level, "LEVEL", []string{"error", "warn", "info", "debug"}}
+	f.format = choice{"text", "FORMAT", []string{"text", "json"}}
+	fs.Var(&f.level, "log-level", "what to log on standard error: error, warn, info or debug, and all\nthat is more severe")
+	fs.Var(&f.format, "log-format", "form of the log: text or json")
+	group(fs, "Logging", "log-level", "log-format")
+}
+
+func (f *logFlags) open(stderr io.Writer) *slog.Logger {
+	return newLog(stderr, f.level.value, f.format.value)
 }
 
 func newLog(w io.Writer, level, format string) *slog.Logger {
@@ -194,7 +218,8 @@ func prepareServer() error {
 }
 
 // newKept makes the server of a worker, with all that earlier workers have left.
-func newKept(k *keptServing, cfg server.Config, events worker.Events) (workerServer, error) {
+func newKept(k *keptServing, cfg server.Config, join joining, events worker.Events) (workerServer, error) {
+	os.Unsetenv(instanceVariable) // commands must not get it
 	kept, socket, err := worker.Receive(k.worker, cfg.Log, k.prepare, events)
 	if err != nil {
 		return nil, err
@@ -206,12 +231,25 @@ func newKept(k *keptServing, cfg server.Config, events worker.Events) (workerSer
 		return nil, err
 	}
 	kept.Listener, cfg.Kept, k.beat = k.listener, kept, kept.Beat
-	return server.New(cfg)
+	s, err := server.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return join(s), nil
+}
+
+// A joining lets a server also serve the clients of a fleet, if it is to join one.
+type joining func(*server.Server) execServer
+
+// An execServer is a server of the exec-server protocol.
+type execServer interface {
+	workerServer
+	ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error
 }
 
 // serveAlone runs a server without a keeper until it ends by itself or a signal ends it. l is its listener; nil: it has to be
 // opened.
-func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config, l *listen.Listener, stdin, stdout *os.File) (err error) {
+func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config, join joining, l *listen.Listener, stdin, stdout *os.File) (err error) {
 	runtime.UnlockOSThread() // see main
 	ctx, caught, stop, restore := serverSignals(ctx)
 	defer restore()
@@ -227,10 +265,12 @@ func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config,
 	}
 	manager := os.Getenv(keep.NotifyVariable)
 	os.Unsetenv(keep.NotifyVariable) // commands must not get it
-	s, err := server.New(cfg)
+	os.Unsetenv(instanceVariable)
+	made, err := server.New(cfg)
 	if err != nil {
 		return withStateDirFlag(err)
 	}
+	s := join(made)
 	<-caught
 	if l != nil {
 		if err := printURL(stdout, l); err != nil {

@@ -99,9 +99,15 @@ func onePath(_ *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("unexpected argument %q", args[1])}
 }
 
-// writeToken always makes a new file, because a file that exists keeps its mode, and another
-// process may have it open.
 func writeToken(path string, force bool) error {
+	secret := make([]byte, tokenBytes)
+	rand.Read(secret) // never fails
+	return writeSecret(path, force, []byte(base64.RawURLEncoding.EncodeToString(secret)+"\n"))
+}
+
+// writeSecret writes a file that only this user can read. It always makes a new file, because a file that exists keeps its mode, and
+// another process may have it open.
+func writeSecret(path string, force bool, content []byte) error {
 	if force {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return cause(err)
@@ -114,8 +120,6 @@ func writeToken(path string, force bool) error {
 	if err != nil {
 		return cause(err)
 	}
-	secret := make([]byte, tokenBytes)
-	rand.Read(secret) // never fails
-	_, err = fmt.Fprintln(file, base64.RawURLEncoding.EncodeToString(secret))
+	_, err = file.Write(content)
 	return errors.Join(err, file.Close())
 }

@@ -1,4 +1,4 @@
-//go:build mcp || !split
+//go:build mcp || fleet || !split
 
 package main
 

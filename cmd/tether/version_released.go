@@ -1,4 +1,4 @@
-//go:build split && !mcp
+//go:build split && !mcp && !fleet
 
 package main
 
