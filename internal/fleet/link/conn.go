@@ -126,6 +126,7 @@ var frames = sync.Pool{New: func() any { return new([headerSize + maxData]byte) 
 func (l *Link) TryWrite(b []byte) (n int, err error) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
+	most := l.mux.maxData()
 	for n < len(b) {
 		l.mu.Lock()
 		if err := l.writeErrorLocked(); err != nil {
@@ -134,7 +135,7 @@ func (l *Link) TryWrite(b []byte) (n int, err error) {
 		}
 		out := &l.outgoing
 		at := out.sent
-		size := min(len(b)-n, int(l.window-(out.sent-out.acked)), maxData, l.mux.config.MaxFrame-headerSize)
+		size := min(len(b)-n, int(l.window-(out.sent-out.acked)), most)
 		out.sent += uint64(size)
 		l.mu.Unlock()
 		if size == 0 {

@@ -73,6 +73,7 @@ const (
 	Lost    Code = 2 // a part of the stream is missing
 	Unknown Code = 3 // the other end does not know the link: it has been started again
 	Misused Code = 4 // the other end does not keep to the rules
+	Absent  Code = 5 // the host is not connected to the bus, so it has got nothing
 )
 
 // maxReason is the longest reason of a close frame that is used.

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -260,6 +261,28 @@ func (l *Link) Next(room [][]byte) (pieces [][]byte, note []byte, err error) {
 			return pieces, note, err
 		}
 		<-l.incoming.arrived
+	}
+}
+
+// Await waits until something has arrived, and returns nil. If the link ends before that, or ctx does, Await returns why. What has
+// arrived stays there for Next and Read.
+func (l *Link) Await(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		there, err := len(l.incoming.items) > 0, l.readErrorLocked()
+		l.incoming.passOn(l)
+		l.mu.Unlock()
+		if there {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-l.incoming.arrived:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 

@@ -34,8 +34,8 @@ const (
 type Config struct {
 	// Publish publishes a frame. It does not keep the frame.
 	Publish func(subject string, frame []byte) error
-	// MaxFrame is the largest message that the bus carries; 0: more than any frame needs.
-	MaxFrame int
+	// MaxFrame is the largest message that the bus carries now; 0: not known. May be nil.
+	MaxFrame func() int64
 	MaxLinks int
 	// Accept is called with each new link that the other end has opened, in the order of frames, and must not wait. If it is nil,
 	// only this end opens links.
@@ -56,7 +56,6 @@ type Mux struct {
 // NewMux returns a Mux without links.
 func NewMux(c Config) *Mux {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.MaxFrame = cmp.Or(c.MaxFrame, headerSize+maxData)
 	return &Mux{config: c, links: map[string]*Link{}, untold: map[string]struct{}{}}
 }
 
@@ -75,6 +74,17 @@ func (m *Mux) Open(s fleet.LinkSubject, window int, open []byte, publish func(su
 		return nil, err
 	}
 	return l, nil
+}
+
+// maxData is the most bytes of a stream that fit into one frame.
+func (m *Mux) maxData() int {
+	if m.config.MaxFrame == nil {
+		return maxData
+	}
+	if n := m.config.MaxFrame(); n > headerSize && n < headerSize+maxData {
+		return int(n) - headerSize
+	}
+	return maxData
 }
 
 func (m *Mux) add(l *Link) error {
