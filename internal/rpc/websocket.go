@@ -80,6 +80,9 @@ func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
 // Conn is the connection below the WebSocket.
 func (s *WebSocket) Conn() net.Conn { return s.conn }
 
+// Reader has what the peer sends, as frames. It is for a program that passes them on, and does not call Read.
+func (s *WebSocket) Reader() *bufio.Reader { return s.in }
+
 // TextOnly makes the stream skip binary messages; otherwise they are read like
 // text. It is called before the first Read.
 func (s *WebSocket) TextOnly() { s.textOnly = true }
