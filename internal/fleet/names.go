@@ -55,9 +55,12 @@ func CheckLabels(labels []string) error {
 	return errors.Join(errs...)
 }
 
+// idSize is the number of random bytes of a NewID.
+const idSize = 16
+
 // NewID returns a random name for a gateway, a link or an instance of a host. It cannot be guessed.
 func NewID() string {
-	var b [16]byte
+	var b [idSize]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }

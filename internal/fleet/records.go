@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Times of leases.
@@ -26,12 +27,46 @@ type Host struct {
 	Process  string   `json:"process"`  // the process that serves now; another one may go on with the sessions. See NewID
 	Labels   []string `json:"labels,omitempty"`
 	Version  string   `json:"version"`  // of tether
-	Capacity int      `json:"capacity"` // how many commands may run at a time before it counts as full; at least 1
+	Capacity int      `json:"capacity"` // how many commands the machine is made for: the load is measured against it; at least 1
 	Running  int      `json:"running"`  // commands
 	Sessions int      `json:"sessions"`
 	Load     float64  `json:"load"`              // of the machine in the last minute, per processor
 	Sandbox  string   `json:"sandbox,omitempty"` // which sandboxes work, in the words of the doctor
 	Draining bool     `json:"draining,omitempty"`
+	Leaving  bool     `json:"leaving,omitempty"` // it is the last message of this process
+}
+
+// Limits of what a host says about itself.
+const (
+	maxVersion  = 128
+	maxSandbox  = 128
+	maxCapacity = 1 << 20
+)
+
+// Check refuses a description that the host with that name cannot have. The host may be hostile.
+func (h *Host) Check(name string) error {
+	switch {
+	case h.Name != name:
+		return fmt.Errorf("host %s describes a host %q", name, h.Name)
+	case !isID(h.Instance) || !isID(h.Process):
+		return errors.New("the description of a host has no valid instance or process")
+	case h.Capacity < 1 || h.Capacity > maxCapacity || h.Running < 0 || h.Sessions < 0 || !(h.Load >= 0):
+		return errors.New("the description of a host has numbers out of range")
+	case len(h.Version) > maxVersion || !isPlain(h.Version) || len(h.Sandbox) > maxSandbox || !isPlain(h.Sandbox):
+		return errors.New("the description of a host has too long texts, or control characters")
+	}
+	return errors.Join(CheckHostName(h.Name), CheckLabels(h.Labels))
+}
+
+// isPlain reports whether a text can be printed on a terminal as it is.
+func isPlain(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// isID reports whether s has the form of a NewID.
+func isID(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil && len(s) == 2*idSize && strings.ToLower(s) == s
 }
 
 // HasLabels reports whether the host has all of the labels. A label KEY is also matched by KEY=VALUE.

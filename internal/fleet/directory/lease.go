@@ -1,0 +1,97 @@
+package directory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tetherexec/tether/internal/fleet"
+)
+
+// ErrNameTaken means that another executor has the name of a host.
+var ErrNameTaken = errors.New("another executor has joined the fleet with this name")
+
+// leaseTime limits one request about a lease.
+const leaseTime = 2 * time.Second
+
+// maxLease is the longest message about a lease, and the longest beat.
+const maxLease = 32 << 10
+
+// A leaseRequest asks gateways to write the lease of a host.
+type leaseRequest struct {
+	Host    fleet.Host `json:"host"`
+	Release bool       `json:"release,omitempty"` // the host gives its name back
+}
+
+// A leaseAnswer is the answer to it.
+type leaseAnswer struct {
+	Taken bool   `json:"taken,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// A Lease is the right of an executor to its name.
+type Lease struct{ bus *nats.Conn }
+
+// Claim gets the name h.Name, unless another executor has it.
+func Claim(ctx context.Context, bus *nats.Conn, h fleet.Host) (*Lease, error) {
+	l := &Lease{bus}
+	return l, l.Renew(ctx, h)
+}
+
+// Renew renews the lease, and tells all gateways that the host is reachable. They are told even if the lease cannot be written now.
+func (l *Lease) Renew(ctx context.Context, h fleet.Host) error {
+	err := l.ask(ctx, leaseRequest{Host: h})
+	if errors.Is(err, ErrNameTaken) {
+		return err
+	}
+	return errors.Join(err, l.beat(h))
+}
+
+// Release gives the name back, and tells all gateways that the host has left.
+func (l *Lease) Release(ctx context.Context, h fleet.Host) error {
+	h.Leaving = true
+	return errors.Join(l.beat(h), l.ask(ctx, leaseRequest{Host: h, Release: true}))
+}
+
+// beat tells all gateways how the host is.
+func (l *Lease) beat(h fleet.Host) error {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	return l.bus.Publish(fleet.BeatSubject(h.Name), text)
+}
+
+func (l *Lease) ask(ctx context.Context, r leaseRequest) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if len(text) > maxLease {
+		return fmt.Errorf("the description of the host has %d bytes: the limit is %d", len(text), maxLease)
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaseTime)
+	defer cancel()
+	m, err := l.bus.RequestWithContext(ctx, fleet.LeaseSubject(r.Host.Name), text)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return &Unavailable{"no gateway is connected to the hub"}
+	}
+	if err != nil {
+		return &Unavailable{"no gateway answers: " + err.Error()}
+	}
+	var a leaseAnswer
+	if err := json.Unmarshal(m.Data, &a); err != nil {
+		return fmt.Errorf("the answer of a gateway cannot be read: %w", err)
+	}
+	switch {
+	case a.Taken:
+		return ErrNameTaken
+	case a.Error != "":
+		return &Unavailable{a.Error}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package directory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tetherexec/tether/internal/fleet"
+)
+
+// ErrNoSession means that the directory does not know a session, or that it belongs to another principal.
+var ErrNoSession = errors.New("the fleet does not know the session")
+
+// maxConflicts is how often a gateway tries to take a session over while others do the same.
+const maxConflicts = 5
+
+// Sessions are the records of sessions, by fleet.SessionKey.
+type Sessions struct{ records *bucket }
+
+// NewSessions returns the records of the sessions of a fleet.
+func NewSessions(bus *nats.Conn) (*Sessions, error) {
+	b, err := newBucket(bus, fleet.SessionsBucket, maxSessionsBytes, true)
+	return &Sessions{b}, err
+}
+
+// Create records a new session, and returns the revision of the record. The record ends after ttl.
+func (s *Sessions) Create(ctx context.Context, key string, v fleet.Session, ttl time.Duration) (rev uint64, err error) {
+	return s.put(ctx, key, v, 0, ttl)
+}
+
+func (s *Sessions) put(ctx context.Context, key string, v fleet.Session, rev uint64, ttl time.Duration) (uint64, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return 0, err
+	}
+	return s.records.put(ctx, key, text, rev, ttl)
+}
+
+// lookUp returns the record of a session of a principal.
+func (s *Sessions) lookUp(ctx context.Context, key, principal string, leader bool) (v fleet.Session, rev uint64, err error) {
+	e, err := s.records.get(ctx, key, leader)
+	if err == nil && e.value == nil && !leader {
+		e, err = s.records.get(ctx, key, true) // it may be new
+	}
+	switch {
+	case err != nil:
+		return v, 0, err
+	case e.value == nil:
+		return v, 0, ErrNoSession
+	}
+	if err := json.Unmarshal(e.value, &v); err != nil {
+		return v, 0, fmt.Errorf("the record of the session cannot be read: %w", err)
+	}
+	if v.Principal != principal {
+		return fleet.Session{}, 0, ErrNoSession
+	}
+	return v, e.rev, nil
+}
+
+// TakeOver records that the client of a session has connected again: its epoch grows by one. Of several gateways that do this at the same
+// time, each gets another epoch, and the host serves only the newest.
+func (s *Sessions) TakeOver(ctx context.Context, key, principal string, ttl time.Duration) (v fleet.Session, rev uint64, err error) {
+	for attempt := range maxConflicts {
+		if v, rev, err = s.lookUp(ctx, key, principal, attempt > 0); err != nil {
+			return v, 0, err
+		}
+		v.Epoch++
+		if rev, err = s.put(ctx, key, v, rev, ttl); !errors.Is(err, ErrConflict) {
+			return v, rev, err
+		}
+	}
+	return v, 0, &Unavailable{"several connections want the session at the same time"}
+}
+
+// Touch writes the record of a session again, so that it ends after ttl from now. ErrConflict means that another gateway has taken the
+// session over, or that the record has ended.
+func (s *Sessions) Touch(ctx context.Context, key string, v fleet.Session, rev uint64, ttl time.Duration) (uint64, error) {
+	return s.put(ctx, key, v, rev, ttl)
+}
