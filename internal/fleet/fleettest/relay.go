@@ -1,0 +1,123 @@
+package fleettest
+
+import (
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// A Relay passes TCP connections on to one of several addresses in turn, until a test cuts them.
+type Relay struct {
+	t       testing.TB
+	l       net.Listener
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	targets []string
+	turn    int
+	conns   map[net.Conn]struct{}
+	away    bool // new connections are refused
+}
+
+// LayRelay makes a relay. It ends with the test.
+func LayRelay(t testing.TB, targets ...string) *Relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Relay{t: t, l: l, targets: targets, conns: map[net.Conn]struct{}{}}
+	r.running.Go(r.accept) // ends with l
+	t.Cleanup(func() {
+		l.Close()
+		r.Cut()
+		r.running.Wait()
+	})
+	return r
+}
+
+// Address is where the relay listens.
+func (r *Relay) Address() string { return r.l.Addr().String() }
+
+// URL is the address as that of a gateway.
+func (r *Relay) URL() string { return "ws://" + r.Address() }
+
+// Target returns the address of a ws:// URL.
+func Target(t testing.TB, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
+
+// Cut ends all connections. New ones are passed on, to the next target.
+func (r *Relay) Cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.conns {
+		c.Close()
+	}
+}
+
+// SetAway refuses new connections, or passes them on again.
+func (r *Relay) SetAway(away bool) {
+	r.mu.Lock()
+	r.away = away
+	r.mu.Unlock()
+	if away {
+		r.Cut()
+	}
+}
+
+func (r *Relay) accept() {
+	for {
+		c, err := r.l.Accept()
+		if err != nil {
+			return
+		}
+		r.running.Go(func() { r.pass(c) })
+	}
+}
+
+// pass passes one connection on until one of its ends closes it.
+func (r *Relay) pass(near net.Conn) {
+	defer near.Close()
+	r.mu.Lock()
+	target := r.targets[r.turn%len(r.targets)]
+	r.turn++
+	away := r.away
+	r.mu.Unlock()
+	if away {
+		return
+	}
+	far, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	r.mu.Lock()
+	if r.away {
+		r.mu.Unlock()
+		return
+	}
+	r.conns[near], r.conns[far] = struct{}{}, struct{}{}
+	r.mu.Unlock()
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = io.Copy(near, far) // ends with either connection
+		near.Close()
+		far.Close()
+	})
+	_, _ = io.Copy(far, near)
+	near.Close()
+	far.Close()
+	back.Wait()
+	r.mu.Lock()
+	delete(r.conns, near)
+	delete(r.conns, far)
+	r.mu.Unlock()
+}

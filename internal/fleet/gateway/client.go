@@ -1,0 +1,177 @@
+package gateway
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tetherexec/tether/internal/fleet"
+	"github.com/tetherexec/tether/internal/fleet/directory"
+	"github.com/tetherexec/tether/internal/fleet/link"
+	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/websocket"
+	"github.com/tetherexec/tether/wire"
+)
+
+const (
+	// maxHosts is how many hosts are tried for a new session.
+	maxHosts = 3
+
+	// partingTime is how long a client may take to close its connection after it was told why.
+	partingTime = 2 * time.Second
+)
+
+// A client is one connection of a client.
+type client struct {
+	gateway *Gateway
+	from    listen.Client
+	stream  *rpc.WebSocket
+	conn    net.Conn
+	log     interface{ Info(string, ...any) }
+
+	link   hostLink
+	record *record // of its session; nil: not known yet. The lock of the gateway guards it, once there is a link
+	frames boundary
+}
+
+// A hostLink is a link to a host.
+type hostLink struct {
+	*link.Link
+	to fleet.LinkSubject
+}
+
+// serve serves one client until its connection ends. When the gateway stops, ctx ends.
+func (g *Gateway) serve(ctx context.Context, stream *rpc.WebSocket, from listen.Client) {
+	c := &client{gateway: g, from: from, stream: stream, conn: stream.Conn(), log: g.log.With("peer", from.Peer)}
+	defer c.conn.Close()
+	stop := context.AfterFunc(ctx, func() { c.conn.SetReadDeadline(time.Unix(1, 0)) })
+	h, err := readHello(stream.Reader())
+	if err != nil {
+		stop()
+		if ctx.Err() != nil {
+			c.part(errStopping)
+		}
+		return
+	}
+	if err := c.connect(ctx, h); err != nil {
+		stop()
+		c.refuse(h, err)
+		return
+	}
+	stop()
+	c.splice(ctx)
+	g.forget(c)
+	g.detach(c)
+}
+
+// connect opens a link to the host of the client. For a new session other hosts are tried if one is gone: none has done anything yet.
+func (c *client) connect(ctx context.Context, h hello) (err error) {
+	g := c.gateway
+	for range maxHosts {
+		var r route
+		if r, err = g.route(ctx, h, c.from); err != nil {
+			return err
+		}
+		c.record = r.record
+		if err = c.open(ctx, r, h); err == nil {
+			return nil
+		}
+		c.log.Info("a host does not serve a client", "host", r.host.Name, "err", err)
+		if r.record != nil || !hasNotBegun(err) {
+			break
+		}
+	}
+	return &directory.Unavailable{Reason: err.Error()}
+}
+
+// hasNotBegun reports whether a link has ended before the host has read anything.
+func hasNotBegun(err error) bool {
+	e, ok := errors.AsType[*link.EndError](err)
+	return ok && (e.Code == link.Absent || e.Code == link.Refused)
+}
+
+// open opens a link to a host, and sends what the client has sent. If that is the request that opens or resumes a session, the host has
+// answered when open returns.
+func (c *client) open(ctx context.Context, r route, h hello) error {
+	g := c.gateway
+	o := fleet.Open{Principal: c.from.Principal, Peer: c.from.Peer, Window: g.config.Window}
+	if r.record != nil {
+		o.Session, o.Epoch = r.record.key, r.record.session.Epoch
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	to := fleet.LinkSubject{Host: r.host.Name, Process: r.host.Process, Gateway: g.id, Link: fleet.NewID(), Up: true}
+	l, err := g.mux.Open(to, g.config.Window, text, func(subject string, frame []byte) error {
+		// NATS answers to the reply subject if the host is not connected.
+		return g.config.Bus.PublishMsg(&nats.Msg{Subject: subject, Reply: to.Back().String(), Data: frame})
+	})
+	if err != nil {
+		return err
+	}
+	c.link = hostLink{l, to}
+	g.remember(c)
+	if _, err = l.Write(h.raw); err == nil && h.init {
+		err = l.Await(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	l.Close()
+	g.forget(c)
+	if e, ok := errors.AsType[*link.EndError](err); ok && e.Code == link.Absent {
+		g.hosts.MarkGone(r.host.Name)
+	}
+	return err
+}
+
+// refuse tells a client why it gets no host. initialize is answered with an error if another attempt would not help.
+func (c *client) refuse(h hello, why error) {
+	c.gateway.counts.refused.Add(1)
+	c.log.Info("a client gets no host", "err", why)
+	code := uint16(rpc.CloseTryAgain)
+	if h.init && !isTemporary(why) {
+		c.conn.SetWriteDeadline(time.Now().Add(partingTime))
+		answer := wire.AppendError(nil, h.id, wire.Errorf(wire.CodeInvalidRequest, "%v", why))
+		if _, err := c.conn.Write(websocket.AppendFrame(nil, websocket.Text, true, false, answer)); err != nil {
+			return
+		}
+	}
+	c.part(&rpc.CloseError{Code: code, Reason: why.Error()})
+}
+
+// part ends the connection with a close frame. It is called between two frames.
+func (c *client) part(why *rpc.CloseError) {
+	deadline := time.Now().Add(partingTime)
+	c.conn.SetDeadline(deadline)
+	payload := binary.BigEndian.AppendUint16(nil, why.Code)
+	reason := why.Reason[:min(len(why.Reason), websocket.MaxControl-len(payload))]
+	payload = append(payload, reason...)
+	if _, err := c.conn.Write(websocket.AppendFrame(nil, websocket.Close, true, false, payload)); err != nil {
+		return
+	}
+	if half, ok := c.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		c.stream.Drain()
+	}
+}
+
+// attached records the session that the host tells of beside the stream.
+func (c *client) attached(ctx context.Context, note []byte) error {
+	a, err := fleet.DecodeAttached(note)
+	if err != nil {
+		return fmt.Errorf("host %s has sent a note that cannot be read: %w", c.link.to.Host, err)
+	}
+	err = c.gateway.attach(ctx, c, a)
+	if err != nil {
+		return fmt.Errorf("the session cannot be recorded: %w", err)
+	}
+	return nil
+}
