@@ -7,11 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 
-	"github.com/tetherexec/tether/internal/fleet"
-	"github.com/tetherexec/tether/internal/fleet/bus"
 	"github.com/tetherexec/tether/internal/fleet/gateway"
 )
 
@@ -21,7 +18,9 @@ func (f *gatewayFlags) run(ctx context.Context, stdout *os.File, stderr io.Write
 	if err != nil {
 		return err
 	}
-	warnReadable(stderr, f.bus.creds)
+	if _, err := readCreds(f.bus.creds, roleGateway, stderr); err != nil {
+		return err
+	}
 	ctx, caught, stop, restore := serverSignals(ctx)
 	defer restore()
 	defer stop()
@@ -35,7 +34,7 @@ func (f *gatewayFlags) run(ctx context.Context, stdout *os.File, stderr io.Write
 	}
 	defer l.Close()
 	log := f.log.open(stderr)
-	conn, err := bus.Connect(ctx, f.bus.config("gateway", log))
+	conn, err := connect(ctx, f.bus.config(roleGateway, log))
 	if err != nil {
 		return err
 	}
@@ -48,9 +47,4 @@ func (f *gatewayFlags) run(ctx context.Context, stdout *os.File, stderr io.Write
 		return err
 	}
 	return untilStopped(ctx, stop, func() error { return g.Serve(ctx, l) })
-}
-
-// config are the settings of a connection to the hub for a gateway or an operator.
-func (f *busFlags) config(name string, log *slog.Logger) bus.Config {
-	return bus.Config{URL: f.url, Credentials: f.creds, CAFile: f.ca, Name: name, Inbox: fleet.GatewayInbox, Log: log}
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/fleet"
-	"github.com/tetherexec/tether/internal/fleet/bus"
 	"github.com/tetherexec/tether/internal/fleet/directory"
 	"github.com/tetherexec/tether/internal/terminal"
 )
@@ -36,21 +35,22 @@ func (f *hostsFlags) run(ctx context.Context, stdout *os.File) error {
 		if !f.watch {
 			return f.print(stdout, hosts.All())
 		}
-		last := ""
+		last, screen := "", !f.asJSON && terminal.Is(stdout)
 		for {
-			changed := hosts.Changed()
-			var b strings.Builder
-			if err := f.print(&b, hosts.All()); err != nil {
+			changed, now := hosts.Changed(), hosts.All()
+			shown, facts, err := f.text(now)
+			if err != nil {
 				return err
 			}
-			if text := b.String(); text != last {
-				if last = text; !f.asJSON && terminal.Is(stdout) {
-					text = "\x1b[H\x1b[2J" + text // the whole screen, from its beginning
-				}
-				if _, err := io.WriteString(stdout, text); err != nil {
+			if screen {
+				shown = "\x1b[H\x1b[2J" + shown // the whole screen, from its beginning
+			}
+			if screen || facts != last {
+				if _, err := io.WriteString(stdout, shown); err != nil {
 					return err
 				}
 			}
+			last = facts
 			select {
 			case <-changed:
 			case <-time.After(rewatch):
@@ -63,11 +63,14 @@ func (f *hostsFlags) run(ctx context.Context, stdout *os.File) error {
 
 // operate connects to the hub, reads the hosts, and calls do.
 func (f *busFlags) operate(ctx context.Context, do func(context.Context, *directory.Hosts, *directory.Drains) error) error {
+	if _, err := readCreds(f.creds, roleOperator, io.Discard); err != nil {
+		return err
+	}
 	connecting, cancel := context.WithTimeoutCause(ctx, hostsPatience, fmt.Errorf("the hub has not answered for %v", hostsPatience))
 	defer cancel()
 	why := &lastWarning{}
 	log := slog.New(why)
-	conn, err := bus.Connect(connecting, f.config("operator", log))
+	conn, err := connect(connecting, f.config(roleOperator, log))
 	if err != nil {
 		return err
 	}
@@ -101,6 +104,17 @@ type hostLine struct {
 	fleet.Host
 	State directory.State `json:"state"`
 	AgeMs int64           `json:"ageMs"` // since the host was last heard of
+}
+
+// text returns what print prints about hosts, and the same without the time since each was heard of.
+func (f *hostsFlags) text(hosts []directory.HostState) (text, facts string, err error) {
+	var b, ageless strings.Builder
+	err = f.print(&b, hosts)
+	for i := range hosts {
+		hosts[i].Age = 0
+	}
+	err = errors.Join(err, f.print(&ageless, hosts))
+	return b.String(), ageless.String(), err
 }
 
 func (f *hostsFlags) print(w io.Writer, hosts []directory.HostState) error {

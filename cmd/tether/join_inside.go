@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"runtime"
@@ -29,7 +30,7 @@ const commandsPerProcessor = 4
 
 // prepare checks the flags, and returns how the server joins the fleet. In the first process of a server it chooses the instance
 // of the host.
-func (f *joinFlags) prepare(cfg server.Config, listenURL string, fs *pflag.FlagSet) (joining, error) {
+func (f *joinFlags) prepare(cfg server.Config, listenURL string, fs *pflag.FlagSet, stderr io.Writer) (joining, error) {
 	if f.url == "" {
 		return func(s *server.Server) execServer { return s }, f.check(fs)
 	}
@@ -39,7 +40,11 @@ func (f *joinFlags) prepare(cfg server.Config, listenURL string, fs *pflag.FlagS
 	if endpoint, err := listen.ParseURL(listenURL); err == nil && endpoint.Transport == listen.Stdio {
 		return nil, errors.New("`--join` needs a `--listen` URL that is not stdio")
 	}
-	host, err := f.host()
+	certified, err := readCreds(f.creds, roleHost, stderr)
+	if err != nil {
+		return nil, err
+	}
+	host, err := f.host(certified)
 	if err != nil {
 		return nil, err
 	}
@@ -58,18 +63,20 @@ func (f *joinFlags) prepare(cfg server.Config, listenURL string, fs *pflag.FlagS
 	}, nil
 }
 
-// host describes the host that the server is.
-func (f *joinFlags) host() (h fleet.Host, err error) {
+// host describes the host that the server is. certified is the name in its credentials; "": that is not known.
+func (f *joinFlags) host(certified string) (h fleet.Host, err error) {
 	h = fleet.Host{
-		Name: f.name, Instance: ownInstance(), Labels: f.labels, Version: versionText(),
+		Name: cmp.Or(f.name, certified), Instance: ownInstance(), Labels: f.labels, Version: versionText(),
 		Capacity: cmp.Or(int(f.capacity), commandsPerProcessor*runtime.NumCPU()),
 	}
-	if f.name == "" {
+	if h.Name == "" {
 		if h.Name, err = machineName(); err != nil {
 			return h, fmt.Errorf("`--name` is missing: %w", err)
 		}
 	} else if err := fleet.CheckHostName(h.Name); err != nil {
 		return h, fmt.Errorf("--name: %w", err)
+	} else if certified != "" && h.Name != certified {
+		return h, fmt.Errorf("--name %s: the credentials in %s are those of the host %s", h.Name, f.creds, certified)
 	}
 	if err := fleet.CheckLabels(h.Labels); err != nil {
 		return h, fmt.Errorf("--label: %w", err)
@@ -130,7 +137,7 @@ func (m *member) Serve(ctx context.Context, l *listen.Listener) error {
 
 // join takes part in the fleet until ctx ends, or the fleet refuses this host.
 func (m *member) join(ctx context.Context) error {
-	conn, err := bus.Connect(ctx, m.bus)
+	conn, err := connect(ctx, m.bus)
 	if err == nil {
 		err = executor.New(executor.Config{Bus: conn, Host: m.host, Server: m.Server, Log: m.log}).Run(ctx)
 		conn.Close()

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"io"
+
 	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/internal/server"
@@ -12,6 +14,6 @@ import (
 const hasFleet = false
 
 // prepare has only the case without --join.
-func (f *joinFlags) prepare(_ server.Config, _ string, fs *pflag.FlagSet) (joining, error) {
+func (f *joinFlags) prepare(_ server.Config, _ string, fs *pflag.FlagSet, _ io.Writer) (joining, error) {
 	return func(s *server.Server) execServer { return s }, f.check(fs)
 }

@@ -22,7 +22,7 @@ func (f *joinFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.url, "join", "", "`URL` of the hub of a fleet, as for `tether gateway --nats`: clients\nof the fleet get sessions here as well. The default of --log-level is\nwarn then")
 	fs.StringVar(&f.creds, "creds", "", "`FILE` with the credentials of this host, made by `tether hub add-host`")
 	fs.StringVar(&f.ca, "nats-ca", "", "`FILE` of certificates (PEM) to trust for the hub, instead of those of\nthis machine")
-	fs.StringVar(&f.name, "name", "", "`NAME` of this host in the fleet, as in its credentials\n(default: the name of this machine)")
+	fs.StringVar(&f.name, "name", "", "`NAME` of this host in the fleet; its credentials have it\n(default: that, or the name of this machine)")
 	fs.StringArrayVar(&f.labels, "label", nil, "`KEY=VALUE` or KEY that clients can ask for; can be repeated")
 	fs.Var(&f.capacity, "capacity", "how many commands may run before other hosts are preferred\n(default 4 for each processor)")
 	group(fs, "Fleet", f.names()...)

@@ -70,7 +70,7 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 			if err != nil {
 				return err
 			}
-			join, err := flags.join.prepare(cfg, listenCfg.URL, cmd.Flags())
+			join, err := flags.join.prepare(cfg, listenCfg.URL, cmd.Flags(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
