@@ -36,6 +36,8 @@ const (
 	maxPending = 65536
 )
 
+var discard = slog.New(slog.DiscardHandler)
+
 // A State says whether a host serves clients.
 type State string
 
@@ -84,7 +86,7 @@ func NewHosts(bus *nats.Conn, gateway bool, log *slog.Logger) (*Hosts, error) {
 	}
 	drains, err := newBucket(bus, fleet.DrainsBucket, maxDrainsBytes, gateway)
 	return &Hosts{
-		bus: bus, leases: leases, drains: drains, log: cmp.Or(log, slog.New(slog.DiscardHandler)),
+		bus: bus, leases: leases, drains: drains, log: cmp.Or(log, discard),
 		loaded: make(chan struct{}), hosts: map[string]*knownHost{}, drained: map[string]bool{},
 	}, err
 }

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,7 +36,7 @@ type LeaseWriter struct {
 // NewLeaseWriter returns a LeaseWriter that does nothing until Run is called.
 func NewLeaseWriter(bus *nats.Conn, log *slog.Logger) (*LeaseWriter, error) {
 	b, err := newBucket(bus, fleet.HostsBucket, maxHostsBytes, true)
-	return &LeaseWriter{bus, b, log}, err
+	return &LeaseWriter{bus, b, cmp.Or(log, discard)}, err
 }
 
 // Run answers hosts until ctx ends.

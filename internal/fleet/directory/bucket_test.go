@@ -1,0 +1,404 @@
+package directory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/tetherexec/tether/internal/fleet"
+)
+
+const patience = 30 * time.Second
+
+// connect starts a server of NATS, and returns a function that connects to it.
+func connect(t *testing.T) func(inbox string) *nats.Conn {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("the server does not start")
+	}
+	return func(inbox string) *nats.Conn {
+		t.Helper()
+		c, err := nats.Connect(s.ClientURL(), nats.CustomInboxPrefix(inbox))
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed := c.StatusChanged(nats.CLOSED)
+		t.Cleanup(func() {
+			c.Close()
+			<-closed
+		})
+		return c
+	}
+}
+
+func open(t *testing.T, bus *nats.Conn, mayMake bool) *bucket {
+	t.Helper()
+	b, err := newBucket(bus, fleet.SessionsBucket, 1<<20, mayMake)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// An entry is written only by a writer that knows its revision; both kinds of reads find it; an entry that was deleted can be written as
+// one that never existed, with its revision.
+func TestCompareAndSet(t *testing.T) {
+	t.Parallel()
+	b := open(t, connect(t)("_I"), true)
+	expect := func(want string, rev uint64) {
+		t.Helper()
+		for _, leader := range []bool{false, true} {
+			if e, err := b.get(t.Context(), "k", leader); err != nil || string(e.value) != want || e.rev != rev || (want == "") != (e.value == nil) {
+				t.Errorf("leader %v: %+v %v, want %q %d", leader, e, err, want, rev)
+			}
+		}
+	}
+	must := func(value string, rev uint64) uint64 {
+		t.Helper()
+		var v []byte
+		if value != "" {
+			v = []byte(value)
+		}
+		n, err := b.put(t.Context(), "k", v, rev, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	expect("", 0)
+	first := must("one", 0)
+	expect("one", first)
+	if _, err := b.put(t.Context(), "k", []byte("two"), 0, 0); !errors.Is(err, ErrConflict) {
+		t.Error(err)
+	}
+	second := must("two", first)
+	expect("two", second)
+	if _, err := b.put(t.Context(), "k", []byte("three"), first, 0); !errors.Is(err, ErrConflict) {
+		t.Error(err)
+	}
+	expect("two", second)
+	deleted := must("", second)
+	expect("", deleted)
+	expect("", deleted)
+	must("again", deleted)
+}
+
+// An entry ends by itself, and can be made again.
+func TestEntryEnds(t *testing.T) {
+	t.Parallel()
+	bus := connect(t)("_I")
+	b := open(t, bus, true)
+	if _, err := b.put(t.Context(), "k", []byte("v"), 0, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(patience)
+	for { // there is no event for an end
+		e, err := b.get(t.Context(), "k", true)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatal(e, err)
+		}
+		if e.value == nil {
+			break
+		}
+	}
+	if _, err := b.put(t.Context(), "k", []byte("v"), 0, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// All entries are read, over several pages, without those that were deleted.
+func TestReadAll(t *testing.T) {
+	t.Parallel()
+	b := open(t, connect(t)("_I"), true)
+	var want []string
+	for i := range 2*pageSize + 7 {
+		key := fmt.Sprint("k", i)
+		rev, err := b.put(t.Context(), key, []byte("v"), 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%100 == 50 {
+			if _, err := b.put(t.Context(), key, nil, rev, 0); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want = append(want, key)
+	}
+	var got []string
+	if err := b.each(t.Context(), func(e entry) { got = append(got, e.key) }); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%d entries, not %d", len(got), len(want))
+	}
+}
+
+// Only gateways make buckets. A bucket without entries is read as one without entries.
+func TestBucketIsMade(t *testing.T) {
+	t.Parallel()
+	bus := connect(t)("_I")
+	none := func(entry) { t.Error("an entry") }
+	var away *Unavailable
+	if err := open(t, bus, false).each(t.Context(), none); !errors.As(err, &away) || !strings.Contains(away.Reason, "no gateway has been connected") {
+		t.Error(err)
+	}
+	for _, mayMake := range []bool{true, false} {
+		if err := open(t, bus, mayMake).each(t.Context(), none); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A full bucket is an error that tells that another attempt may succeed.
+func TestFullBucket(t *testing.T) {
+	t.Parallel()
+	b := open(t, connect(t)("_I"), true)
+	b.maxBytes = 4 << 10
+	var err error
+	for i := range 100 {
+		if _, err = b.put(t.Context(), fmt.Sprint("k", i), make([]byte, 100), 0, 0); err != nil {
+			break
+		}
+	}
+	if _, away := errors.AsType[*Unavailable](err); !away || !strings.Contains(err.Error(), "maximum bytes exceeded") {
+		t.Error(err)
+	}
+}
+
+// Of several gateways that take a session over, each gets another epoch.
+func TestTakeOverAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	bus := connect(t)
+	sessions, err := NewSessions(bus("_A"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := fleet.SessionKey("id")
+	if _, err := sessions.Create(t.Context(), key, fleet.Session{Host: "box", Epoch: 1, Principal: "p"}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sessions.Create(t.Context(), key, fleet.Session{Host: "thief", Epoch: 1, Principal: "p"}, time.Hour); !errors.Is(err, ErrConflict) {
+		t.Error("a session is recorded twice:", err)
+	}
+	var mu sync.Mutex
+	var epochs []uint64
+	var all sync.WaitGroup
+	for i := range 8 {
+		s, err := NewSessions(bus(fmt.Sprint("_B", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			for range 10 {
+				v, _, err := s.TakeOver(t.Context(), key, "p", time.Hour)
+				if _, busy := errors.AsType[*Unavailable](err); busy {
+					continue
+				}
+				if err != nil || v.Host != "box" {
+					t.Error(v, err)
+				}
+				mu.Lock()
+				epochs = append(epochs, v.Epoch)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(epochs)
+	if len(epochs) == 0 || len(slices.Compact(slices.Clone(epochs))) != len(epochs) {
+		t.Errorf("epochs were given twice: %v", epochs)
+	}
+	if _, _, err := sessions.TakeOver(t.Context(), key, "other", time.Hour); !errors.Is(err, ErrNoSession) {
+		t.Error("another principal has got the session:", err)
+	}
+	if _, _, err := sessions.TakeOver(t.Context(), fleet.SessionKey("none"), "p", time.Hour); !errors.Is(err, ErrNoSession) {
+		t.Error(err)
+	}
+}
+
+// runLeases writes leases until the test ends.
+func runLeases(t *testing.T, bus *nats.Conn) {
+	t.Helper()
+	w, err := NewLeaseWriter(bus, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { // ends with ctx
+		if err := w.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+func describe(name string) fleet.Host {
+	return fleet.Host{Name: name, Instance: fleet.NewID(), Process: fleet.NewID(), Version: "test", Capacity: 1}
+}
+
+// A name belongs to one executor until that gives it back.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	bus := connect(t)
+	host := bus(fleet.HostInbox("box"))
+	h, other := describe("box"), describe("box")
+	if _, err := Claim(t.Context(), host, h); err == nil || !strings.Contains(err.Error(), "no gateway is connected") {
+		t.Error(err)
+	}
+	runLeases(t, bus(fleet.GatewayInbox))
+	awaitLease(t, host, h)
+	lease, err := Claim(t.Context(), host, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Claim(t.Context(), host, other); !errors.Is(err, ErrNameTaken) {
+		t.Error(err)
+	}
+	h.Process = fleet.NewID() // another process of the same instance
+	if err := lease.Renew(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+	if err := lease.Release(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+	if _, err := Claim(t.Context(), host, other); err != nil {
+		t.Error(err)
+	}
+	if err := lease.Renew(t.Context(), h); !errors.Is(err, ErrNameTaken) {
+		t.Error(err)
+	}
+}
+
+// awaitLease waits until a gateway writes leases.
+func awaitLease(t *testing.T, host *nats.Conn, h fleet.Host) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		if _, err := Claim(t.Context(), host, h); err == nil {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A hostile host changes no other lease, and makes gateways publish nowhere but to its own inbox.
+func TestHostileLeaseRequests(t *testing.T) {
+	t.Parallel()
+	bus := connect(t)
+	host, watcher := bus(fleet.HostInbox("evil")), bus("_W")
+	runLeases(t, bus(fleet.GatewayInbox))
+	good := describe("evil")
+	awaitLease(t, host, good)
+	var subs []*nats.Subscription
+	for what, row := range map[string]struct {
+		reply string
+		host  func(*fleet.Host)
+	}{
+		"reply to another inbox":    {fleet.HostInbox("victim") + ".a", nil},
+		"reply to JetStream":        {"$JS.API.STREAM.DELETE.KV_tether-sessions", nil},
+		"reply to a key":            {fleet.KeySubject(fleet.SessionsBucket, "k"), nil},
+		"reply to its inbox itself": {fleet.HostInbox("evil"), nil},
+		"name of another":           {"", func(h *fleet.Host) { h.Name = "victim" }},
+		"instance with a wildcard":  {"", func(h *fleet.Host) { h.Instance = ">" }},
+		"process with a dot":        {"", func(h *fleet.Host) { h.Process = "a.b" }},
+		"no capacity":               {"", func(h *fleet.Host) { h.Capacity = 0 }},
+		"version with a control":    {"", func(h *fleet.Host) { h.Version = "\x1b[2J" }},
+		"too many labels":           {"", func(h *fleet.Host) { h.Labels = make([]string, fleet.MaxLabels+1) }},
+		"too long":                  {"", func(h *fleet.Host) { h.Sandbox = strings.Repeat("x", maxLease) }},
+	} {
+		h := good
+		if row.host != nil {
+			row.host(&h)
+		}
+		text, err := json.Marshal(leaseRequest{Host: h})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.reply == "" {
+			m, err := host.Request(fleet.LeaseSubject("evil"), text, patience)
+			var a leaseAnswer
+			if err != nil || json.Unmarshal(m.Data, &a) != nil || a.Error == "" {
+				t.Errorf("%s: %v %+v", what, err, a)
+			}
+			continue
+		}
+		sub, err := watcher.SubscribeSync(row.reply)
+		if err == nil {
+			err = watcher.Flush()
+		}
+		if err == nil {
+			err = host.PublishRequest(fleet.LeaseSubject("evil"), row.reply, text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		subs = append(subs, sub)
+	}
+	for range 10 { // whatever the gateway has to say to the requests above, it has said when it has answered these
+		if err := (&Lease{host}).Renew(t.Context(), good); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := watcher.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, sub := range subs {
+		if n, _, _ := sub.Pending(); n > 0 {
+			t.Errorf("the gateway has published to %s", sub.Subject)
+		}
+	}
+	if _, err := Claim(t.Context(), bus(fleet.HostInbox("victim")), describe("victim")); err != nil {
+		t.Error("the name of another host was taken:", err)
+	}
+}
+
+// FuzzBeat checks that no beat breaks the table.
+func FuzzBeat(f *testing.F) {
+	text, err := json.Marshal(fleet.Host{Name: "box", Instance: strings.Repeat("0", 32), Process: strings.Repeat("1", 32), Capacity: 1})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(fleet.BeatSubject("box"), text, "")
+	f.Add(fleet.KeySubject(fleet.DrainsBucket, "box"), []byte("drain"), "")
+	f.Add(fleet.KeySubject(fleet.DrainsBucket, "box"), []byte(nil), "DEL")
+	f.Fuzz(func(t *testing.T, subject string, data []byte, operation string) {
+		hosts := table(describe("other"))
+		hosts.log = discard
+		m := &nats.Msg{Subject: subject, Data: data}
+		if operation != "" {
+			m.Header = nats.Header{deletion: {operation}}
+		}
+		hosts.receive(m)
+		for _, h := range hosts.All() {
+			if h.Name != "other" && fleet.BeatSubject(h.Name) != subject || h.Check(h.Name) != nil {
+				t.Errorf("%q makes a host %+v", subject, h)
+			}
+		}
+	})
+}
