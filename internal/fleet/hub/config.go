@@ -115,6 +115,9 @@ func (c Config) checkCluster() error {
 	if c.Name == "" {
 		return errors.New("each node of a cluster needs a name of its own")
 	}
+	if len(c.Peers) == 0 {
+		return errors.New("each node of a cluster needs the addresses of the others")
+	}
 	for _, peer := range c.Peers {
 		host, port, err := net.SplitHostPort(peer)
 		if n, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || perr != nil || n == 0 {
