@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -61,7 +62,7 @@ func (w *watcher) failed(err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return // of the first attempt
 	}
-	text := err.Error()
+	text := strings.ToLower(err.Error()) // the library has two spellings of the same refusal
 	w.mu.Lock()
 	_, known := w.reasons[text]
 	known = known || len(w.reasons) >= maxReasons

@@ -59,7 +59,7 @@ func TestConfigCheck(t *testing.T) {
 
 // What is in the directory of the fleet survives a restart of the hub. Clients reconnect, and are told that they may have lost messages.
 func TestRestart(t *testing.T) {
-	h := openHub(t, nil)
+	h := openHub(t, func(c *Config) { c.Listen = freePorts(t, 1)[0] })
 	creds := filepath.Join(t.TempDir(), "creds")
 	if err := os.WriteFile(creds, credentials(t, h.Keys(), RoleGateway, "gate"), 0o600); err != nil {
 		t.Fatal(err)
