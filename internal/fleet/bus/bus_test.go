@@ -112,6 +112,7 @@ func (r records) find(t *testing.T, want string, forbidden ...string) string {
 }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	for url, want := range map[string]string{
 		"nats://127.0.0.1:4222":                   "",
 		"nats://localhost:4222,nats://[::1]:4223": "",
@@ -159,6 +160,7 @@ func TestCheck(t *testing.T) {
 
 // If the hub refuses the client at once, or the credentials cannot be read, Connect says so.
 func TestRefusedAtFirst(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, t.TempDir(), "127.0.0.1:0")
 	foreign := credentials(t, keys(t, t.TempDir()))
 	garbage := filepath.Join(t.TempDir(), "garbage")
@@ -186,6 +188,7 @@ func TestRefusedAtFirst(t *testing.T) {
 
 // If the hub is away at first, the connection waits for it; nothing is held back for it. A subscription made in between works.
 func TestHubIsAwayAtFirst(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	creds := credentials(t, keys(t, dir))
 	address := unused(t)
@@ -228,6 +231,7 @@ func TestHubIsAwayAtFirst(t *testing.T) {
 
 // If the hub refuses the client later, that is logged once, and the connection keeps trying until it is accepted.
 func TestRefusedLater(t *testing.T) {
+	t.Parallel()
 	for _, connected := range []bool{false, true} {
 		t.Run(fmt.Sprintf("connected before %v", connected), func(t *testing.T) {
 			t.Parallel()
@@ -269,6 +273,7 @@ func testRefusedLater(t *testing.T, connected bool) {
 
 // If messages are not handled fast enough, they are dropped, and the client is told. Refused operations are logged.
 func TestAsyncErrors(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	h := openHub(t, dir, "127.0.0.1:0")
 	log := make(records, 100)
@@ -303,6 +308,7 @@ func TestAsyncErrors(t *testing.T) {
 
 // The end of ctx ends an attempt that hangs.
 func TestConnectIsCancelled(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // it never answers
 	if err != nil {
 		t.Fatal(err)
@@ -322,6 +328,7 @@ func TestConnectIsCancelled(t *testing.T) {
 
 // A connection that has lost its hub says so.
 func TestDisconnected(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, t.TempDir(), "127.0.0.1:0")
 	log := make(records, 100)
 	conn, err := bus.Connect(t.Context(), bus.Config{URL: h.URL(), Credentials: credentials(t, h.Keys()), Log: slog.New(log)})

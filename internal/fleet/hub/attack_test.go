@@ -12,6 +12,7 @@ import (
 
 // A host names subjects of others where an answer, a trace or a copy of a message would go. Nothing arrives there.
 func TestHostCannotRedirect(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, nil)
 	gateway := connect(t, h, credentials(t, h.Keys(), RoleGateway, "gate"))
 	js := buckets(t, gateway)
@@ -78,6 +79,7 @@ func TestHostCannotRedirect(t *testing.T) {
 
 // If two hosts subscribe with a queue group of gateways or of the other host, neither takes messages away from the other.
 func TestHostCannotStealByQueue(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, nil)
 	gateway := connect(t, h, credentials(t, h.Keys(), RoleGateway, "gate"))
 	alpha := connect(t, h, credentials(t, h.Keys(), RoleHost, self))
@@ -116,6 +118,7 @@ func TestHostCannotStealByQueue(t *testing.T) {
 
 // A host may have a few subscriptions, not so many that the hub runs out of memory.
 func TestHostSubscriptionsAreLimited(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, nil)
 	host := connect(t, h, credentials(t, h.Keys(), RoleHost, self))
 	for range 2 * hostSubscriptions {
@@ -131,6 +134,7 @@ func TestHostSubscriptionsAreLimited(t *testing.T) {
 
 // A gateway does with the real library what it needs, and cannot change or delete what is there. Neither can an operator.
 func TestDirectoryAccess(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, nil)
 	gateway := connect(t, h, credentials(t, h.Keys(), RoleGateway, "gate"), nats.Timeout(testTime))
 	operator := connect(t, h, credentials(t, h.Keys(), RoleOperator, "ops"))

@@ -33,8 +33,10 @@ func freePorts(t *testing.T, n int) (addresses []string) {
 	return addresses
 }
 
-// If one of three nodes dies, even the leader, the others go on with the directory. Nodes without the keys of the fleet are not let in.
+// If one of three nodes dies, even the leader, the others go on with the directory. Nodes without the keys of the fleet are not let in. A
+// revocation at one node reaches the others.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	addresses := freePorts(t, 3)
 	first := t.TempDir()
 	if _, err := OpenKeys(filepath.Join(first, keysDir)); err != nil {
@@ -79,6 +81,13 @@ func TestCluster(t *testing.T) {
 		})
 	}
 	write("1")
+	ended := make(chan struct{}, 1)
+	revoked := credentials(t, nodes[1].Keys(), RoleHost, self)
+	connect(t, nodes[1], revoked, nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { ended <- struct{}{} }))
+	if err := nodes[2].Keys().Revoke(RoleHost, self); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the client of another node is disconnected", ended)
 	var leader string
 	eventually(t, "the stream has a leader", func(ctx context.Context) error {
 		s, err := js.Stream(ctx, config.Name)
@@ -138,6 +147,7 @@ func eventually(t *testing.T, what string, f func(ctx context.Context) error) {
 
 // Two nodes with the same keys trust each other; a node with other keys is trusted in neither direction.
 func TestClusterTLS(t *testing.T) {
+	t.Parallel()
 	k, err := OpenKeys(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +11,6 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 
-	"github.com/tetherexec/tether/internal/filelock"
 	"github.com/tetherexec/tether/internal/fleet"
 )
 
@@ -129,30 +127,21 @@ func (k *Keys) current(account *jwt.AccountClaims, role Role, name string) (nkey
 	return nil, fmt.Errorf("the credentials of %v %s were revoked too often", role, name)
 }
 
-// Revoke makes all credentials useless that were made for a client before. A running hub notices, and disconnects the client. In a
-// cluster the file of revocations has to be copied to the other nodes.
+// Revoke makes all credentials useless that were made for a client before. A running hub notices, and disconnects the client; in a
+// cluster it tells the other nodes. Hubs with copies of the keys that are not in one cluster have to be told one by one.
 func (k *Keys) Revoke(role Role, name string) error {
 	if err := fleet.CheckHostName(name); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), lockPatience, errors.New("another process revokes credentials"))
-	defer cancel()
-	lock, err := filelock.Lock(ctx, filepath.Join(k.dir, lockFile))
-	if err != nil {
-		return fmt.Errorf("revoke credentials: %w", err)
-	}
-	defer lock.Close()
-	account, err := k.readAccount()
-	if err != nil {
-		return err
-	}
-	pair, err := k.current(account, role, name)
-	if err != nil {
-		return err
-	}
-	// The key is never used again, so the time of a certificate does not matter, nor the clock of the machine that made it.
-	account.RevokeAt(public(pair), validUntil)
-	return k.writeAccount(account)
+	return k.change(func(account *jwt.AccountClaims) (bool, error) {
+		pair, err := k.current(account, role, name)
+		if err != nil {
+			return false, err
+		}
+		// The key is never used again, so the time of a certificate does not matter, nor the clock of the machine that made it.
+		account.RevokeAt(public(pair), validUntil)
+		return true, nil
+	})
 }
 
 // newAccount is the certificate of the account without revocations.

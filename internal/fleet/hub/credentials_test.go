@@ -18,6 +18,7 @@ import (
 
 // The hub accepts nobody but the owner of a key in a certificate that the fleet has signed, and that is neither expired nor revoked.
 func TestCredentialsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, nil)
 	k := h.Keys()
 	foreign, err := OpenKeys(t.TempDir())
@@ -78,6 +79,7 @@ func selfSigned(t *testing.T, k *Keys) []byte {
 
 // A revocation disconnects the client of that role and name, and no other. New credentials work.
 func TestRevoke(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, nil)
 	k := h.Keys()
 	closed := make(chan struct{}, 3)
@@ -118,6 +120,7 @@ func TestRevoke(t *testing.T) {
 
 // All who open the keys of one directory at once get the same ones, and nobody else can read them.
 func TestKeysAreMadeOnce(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state", "keys")
 	creds := make([][]byte, 8)
 	var all sync.WaitGroup
@@ -154,6 +157,7 @@ func TestKeysAreMadeOnce(t *testing.T) {
 }
 
 func TestKeysThatAreBroken(t *testing.T) {
+	t.Parallel()
 	k, err := OpenKeys(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

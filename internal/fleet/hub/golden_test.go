@@ -63,6 +63,7 @@ var boundary = map[Role]string{
 
 // The permissions are exactly these.
 func TestBoundary(t *testing.T) {
+	t.Parallel()
 	for _, role := range roles {
 		p := role.permissions(role.name())
 		var got []string

@@ -94,6 +94,12 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	following, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	h.tasks.Go(func() { h.followRevocations(following) }) // ends with Close
+	if h.config.ClusterListen == "" {
+		return nil
+	}
+	if err := h.share(following); err != nil {
+		return fmt.Errorf("start the hub: %w", err)
+	}
 	return nil
 }
 

@@ -25,6 +25,7 @@ import (
 )
 
 func TestConfigCheck(t *testing.T) {
+	t.Parallel()
 	good := Config{Dir: "d", Listen: "127.0.0.1:0"}
 	for what, change := range map[string]func(*Config){
 		"":                                   func(*Config) {},
@@ -59,6 +60,7 @@ func TestConfigCheck(t *testing.T) {
 
 // What is in the directory of the fleet survives a restart of the hub. Clients reconnect, and are told that they may have lost messages.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, func(c *Config) { c.Listen = freePorts(t, 1)[0] })
 	creds := filepath.Join(t.TempDir(), "creds")
 	if err := os.WriteFile(creds, credentials(t, h.Keys(), RoleGateway, "gate"), 0o600); err != nil {
@@ -95,6 +97,7 @@ func TestRestart(t *testing.T) {
 
 // A full directory refuses what is new. What is there can be read, and the hub goes on.
 func TestFullStore(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, func(c *Config) { c.StoreLimit = 256 << 10 })
 	conn := connect(t, h, credentials(t, h.Keys(), RoleGateway, "gate"))
 	js := buckets(t, conn)
@@ -119,6 +122,7 @@ func TestFullStore(t *testing.T) {
 }
 
 func TestOneHubPerDirectory(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, nil)
 	if _, err := Open(t.Context(), Config{Dir: h.config.Dir, Listen: "127.0.0.1:0"}); !errors.Is(err, ErrInUse) {
 		t.Error(err)
@@ -129,6 +133,7 @@ func TestOneHubPerDirectory(t *testing.T) {
 
 // If the hub cannot start, Open says why, and ends all that it has begun.
 func TestOpenFails(t *testing.T) {
+	t.Parallel()
 	used, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -198,6 +203,7 @@ func certificate(t *testing.T, names ...string) (cert, key string) {
 
 // Clients connect with TLS, over TCP and over WebSocket. They refuse a hub that they do not trust, or that has another name.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	cert, key := certificate(t, "127.0.0.1")
 	other, _ := certificate(t, "127.0.0.1")
 	open := func(cert, key string) *Hub {
@@ -244,6 +250,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, func(c *Config) { c.Monitor = "127.0.0.1:0" })
 	conn := connect(t, h, credentials(t, h.Keys(), RoleGateway, "gate"))
 	js := buckets(t, conn)
@@ -268,6 +275,7 @@ func TestMetrics(t *testing.T) {
 
 // Messages of the largest size pass, and keys of the directory may live for a time.
 func TestLargeMessages(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, nil)
 	host := connect(t, h, credentials(t, h.Keys(), RoleHost, self))
 	gateway := connect(t, h, credentials(t, h.Keys(), RoleGateway, "gate"))

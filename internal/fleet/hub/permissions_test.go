@@ -179,6 +179,7 @@ var roles = []Role{RoleHost, RoleGateway, RoleOperator}
 
 // Each role may do what the table says, and nothing else of it. What is published arrives only if it is allowed.
 func TestPermissions(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, nil)
 	watch := witness(t, h)
 	for _, role := range roles {
@@ -212,6 +213,7 @@ func TestPermissions(t *testing.T) {
 
 // If any permission is removed, something that the role needs is refused.
 func TestEachPermissionIsNeeded(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, nil)
 	for _, role := range roles {
 		all := role.permissions(role.name())
@@ -233,6 +235,7 @@ func TestEachPermissionIsNeeded(t *testing.T) {
 
 // A client without any permission may do nothing: an empty list does not mean that everything is allowed.
 func TestNoPermissions(t *testing.T) {
+	t.Parallel()
 	h := openHub(t, nil)
 	conn := connect(t, h, custom(t, h.Keys(), RoleHost, fleet.Permissions{}, nil))
 	for _, p := range probes() {
