@@ -93,7 +93,7 @@ func (s *storm) checkEmpty(t *testing.T) {
 	tethertest.Eventually(t, func() error {
 		environs, _ := filepath.Glob("/proc/[0-9]*/environ")
 		for _, name := range environs {
-			if text, _ := os.ReadFile(name); bytes.Contains(text, []byte(s.marker)) {
+			if text, _ := os.ReadFile(name); bytes.Contains(text, []byte(s.tasks.Marker)) {
 				return fmt.Errorf("a command is left: %s", name)
 			}
 		}

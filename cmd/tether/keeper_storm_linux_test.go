@@ -22,7 +22,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/internal/tethertest/executable"
 	"github.com/tetherexec/tether/internal/tethertest/soak"
-	"github.com/tetherexec/tether/wire"
+	"github.com/tetherexec/tether/internal/tethertest/workload"
 )
 
 // deathsFlag changes the length of a storm.
@@ -31,18 +31,14 @@ var deathsFlag = flag.Int("deaths", tethertest.Scaled(20, 10_000), "deaths of wo
 // A storm is a server whose workers die all the time while clients use it.
 type storm struct {
 	*keptServer
-	cable  *cable.Cable
-	dir    string
-	marker string // in the environment of all commands
-	plan   string // a file that says where the next worker dies
-	log    stormLog
-
-	sandbox *wire.Sandbox // nil: there is none on this machine
+	cable *cable.Cable
+	tasks workload.Runner
+	plan  string // a file that says where the next worker dies
+	log   stormLog
 
 	clients  int
 	deaths   int           // of workers, until it is enough
 	enough   chan struct{} // closed then
-	steps    atomic.Int64  // how often a client got something done
 	commands atomic.Int64
 	sessions atomic.Int64
 	cuts     int
@@ -103,8 +99,8 @@ func TestKeeperStorm(t *testing.T) {
 // startStorm starts the server of a storm.
 func startStorm(t *testing.T, path string) *storm {
 	t.Helper()
-	s := &storm{dir: t.TempDir(), enough: make(chan struct{})}
-	s.plan = filepath.Join(s.dir, "plan")
+	s := &storm{tasks: workload.Runner{Dir: t.TempDir()}, enough: make(chan struct{})}
+	s.plan = filepath.Join(s.tasks.Dir, "plan")
 	s.planDeath("")
 	cmd := exec.CommandContext(t.Context(), s.copyProgram(path), "serve", "--keeper", "--log-level", "info")
 	cmd.Stderr = &s.log
@@ -115,7 +111,7 @@ func startStorm(t *testing.T, path string) *storm {
 		}
 	})
 	s.cable = tethertest.LayCable(t, s.url)
-	s.marker = "TETHER_STORM=" + s.dir
+	s.tasks.Marker = "TETHER_STORM=" + s.tasks.Dir
 	s.useSandbox(t)
 	s.awaitWorker(t, 0)
 	return s
@@ -161,7 +157,7 @@ func (s *storm) useSandbox(t *testing.T) {
 		t.Log("no sandboxed commands: ", err)
 		return
 	}
-	s.sandbox = workspaceWrite(t, s.dir)
+	s.tasks.Sandbox = workspaceWrite(t, s.tasks.Dir)
 }
 
 // planDeath says where the next worker dies, see package crash. Those after it do not, until the next call.
@@ -255,7 +251,7 @@ func randomSignal(plans []string) syscall.Signal {
 
 // copyProgram makes the file of the server's program anew.
 func (s *storm) copyProgram(path string) string {
-	name := filepath.Join(s.dir, "tether")
+	name := filepath.Join(s.tasks.Dir, "tether")
 	err := executable.Copy(path, name+".new")
 	if err == nil {
 		err = os.Rename(name+".new", name)
@@ -290,7 +286,7 @@ func (s *storm) cut() {
 // say where it is.
 func (s *storm) awaitSteps(ctx context.Context, more int, happened func() bool) bool {
 	const look = time.Millisecond
-	last, since := s.steps.Load(), time.Now()
+	last, since := s.tasks.Steps.Load(), time.Now()
 	for target := last + int64(more); last < target && !happened(); {
 		select {
 		case <-time.After(look):
@@ -298,7 +294,7 @@ func (s *storm) awaitSteps(ctx context.Context, more int, happened func() bool) 
 			s.faultf("the storm takes too long")
 			return false
 		}
-		switch now := s.steps.Load(); {
+		switch now := s.tasks.Steps.Load(); {
 		case now != last:
 			last, since = now, time.Now()
 		case len(s.faults()) > 0:
@@ -339,7 +335,7 @@ func (s *storm) image() string {
 
 // work runs commands, in one session after the other, until enough workers have died, and each kind of command at least once.
 func (s *storm) work(ctx context.Context, number int) {
-	goesOn := func(i int) bool { return (i < len(tasks) || !isClosed(s.enough)) && len(s.faults()) == 0 }
+	goesOn := func(i int) bool { return (i < len(workload.Kinds) || !isClosed(s.enough)) && len(s.faults()) == 0 }
 	for i := 0; goesOn(i); {
 		c, err := client.Dial(ctx, s.cable.URL(), client.Options{Wait: stormLimit, TTL: time.Hour})
 		if err != nil {
@@ -349,16 +345,16 @@ func (s *storm) work(ctx context.Context, number int) {
 		s.sessions.Add(1)
 		for last := i + 1 + rand.IntN(sessionCommands); i < last && goesOn(i); i++ {
 			name := fmt.Sprintf("%d-%d", number, i)
-			kind := tasks[(number+i)%len(tasks)]
-			if err := s.runTask(ctx, c, name, kind.task); err != nil {
-				s.faultf("command %s, %s: %v", name, kind.name, err)
+			kind := workload.Kinds[(number+i)%len(workload.Kinds)]
+			if err := s.tasks.Run(ctx, c, name, kind); err != nil {
+				s.faultf("command %s, %s: %v", name, kind.Name, err)
 			}
 			s.commands.Add(1)
 		}
 		if err := c.End(ctx); err != nil {
 			s.faultf("%v", err)
 		}
-		s.steps.Add(1)
+		s.tasks.Steps.Add(1)
 		c.Close()
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/internal/tethertest/executable"
 	"github.com/tetherexec/tether/internal/tethertest/need"
+	"github.com/tetherexec/tether/internal/tethertest/workload"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -99,8 +100,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	t.Parallel()
 	first, second := variant(t, "version-first"), variant(t, "version-second")
 	server := startUpgradable(t, first)
-	s := &storm{keptServer: server, dir: t.TempDir()}
-	s.marker = "TETHER_STORM=" + s.dir
+	s := &storm{keptServer: server, tasks: workload.Runner{Dir: t.TempDir()}}
+	s.tasks.Marker = "TETHER_STORM=" + s.tasks.Dir
 	s.useSandbox(t)
 	server.awaitWorker(t, 0)
 	working, stop := context.WithCancel(t.Context())
@@ -109,9 +110,9 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		c := dialKept(t, server.url)
 		clients.Go(func() {
 			for i := 0; working.Err() == nil && !t.Failed(); i++ {
-				kind := tasks[(n+i)%len(tasks)]
-				if err := s.runTask(t.Context(), c, fmt.Sprintf("%d-%d", n, i), kind.task); err != nil {
-					t.Errorf("command %d-%d, %s: %v", n, i, kind.name, err)
+				kind := workload.Kinds[(n+i)%len(workload.Kinds)]
+				if err := s.tasks.Run(t.Context(), c, fmt.Sprintf("%d-%d", n, i), kind); err != nil {
+					t.Errorf("command %d-%d, %s: %v", n, i, kind.Name, err)
 				}
 				s.commands.Add(1)
 			}

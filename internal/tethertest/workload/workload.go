@@ -1,4 +1,6 @@
-package main
+// Package workload has commands whose output, input and exit codes are known to the byte. Tests run them while they disturb the
+// server, and learn of everything that was lost, or has happened twice.
+package workload
 
 import (
 	"bytes"
@@ -10,12 +12,28 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
 )
 
-// A task is a command of a storm, and what it has to do.
+// A Runner runs commands.
+type Runner struct {
+	Dir     string        // for the files in which commands count their starts
+	Marker  string        // NAME=VALUE in the environment of each command
+	Sandbox *wire.Sandbox // nil: no command is sandboxed
+	Steps   atomic.Int64  // grows whenever a command gets something done
+}
+
+// A Kind is a kind of commands. Two commands of a kind differ in their lengths.
+type Kind struct {
+	Name string
+	task func(*Runner) task
+}
+
+// A task is a command, and what it has to do.
 type task struct {
 	script         string // of a shell
 	command        client.Command
@@ -27,41 +45,38 @@ type task struct {
 	unread         bool   // its output is not read before it was written
 }
 
-// tasks are the kinds of commands of a storm.
-var tasks = []struct {
-	name string
-	task func(s *storm) task
-}{
-	{"pipes", func(*storm) task { return printing() }},
-	{"terminal", func(*storm) task {
+// Kinds are all kinds of commands.
+var Kinds = []Kind{
+	{"pipes", func(*Runner) task { return printing() }},
+	{"terminal", func(*Runner) task {
 		lines, text := numberedText(200_000)
 		return task{script: printer(lines), command: client.Command{TTY: true}, stdout: text}
 	}},
-	{"input", func(*storm) task {
+	{"input", func(*Runner) task {
 		_, text := numberedText(300_000)
 		return task{script: "cat", command: client.Command{Stdin: true}, input: text, stdout: text}
 	}},
-	{"input of a terminal", func(*storm) task {
+	{"input of a terminal", func(*Runner) task {
 		_, text := numberedText(30_000)
 		return task{
 			script: fmt.Sprintf("stty raw -echo; echo ready; head -c %d", len(text)), ready: "ready\n",
 			command: client.Command{TTY: true}, input: text, stdout: text,
 		}
 	}},
-	{"sandbox", func(s *storm) task {
+	{"sandbox", func(r *Runner) task {
 		p := printing()
-		p.command.Sandbox, p.command.Dir = s.sandbox, s.dir
+		p.command.Sandbox, p.command.Dir = r.Sandbox, r.Dir
 		return p
 	}},
-	{"spool", func(*storm) task {
+	{"spool", func(*Runner) task {
 		lines, text := numberedText(longestText)
 		return task{script: fmt.Sprintf("seq %d; : >$COUNT.written", lines), stdout: text, unread: true}
 	}},
-	{"output after the exit", func(*storm) task {
+	{"output after the exit", func(*Runner) task {
 		lines, text := numberedText(100_000)
 		return task{script: fmt.Sprintf("(sleep 0.1; seq %d) &", lines), stdout: text}
 	}},
-	{"termination", func(*storm) task {
+	{"termination", func(*Runner) task {
 		return task{script: "sleep 1000 & echo ready; sleep 1000", ready: "ready\n", terminate: true}
 	}},
 }
@@ -103,28 +118,28 @@ func printing() task {
 	return task{script: printer(m) + " >&2 & " + printer(n) + "; wait", stdout: out, stderr: errs, code: rand.IntN(100)}
 }
 
-// runTask runs a task and checks all that it does.
-func (s *storm) runTask(ctx context.Context, c *client.Client, name string, kind func(*storm) task) error {
-	t := kind(s)
-	count := filepath.Join(s.dir, name)
+// Run runs a command, and checks all that it does. name is its id, and that of a file: no other command of the Runner may have it.
+func (r *Runner) Run(ctx context.Context, c *client.Client, name string, kind Kind) error {
+	t := kind.task(r)
+	count := filepath.Join(r.Dir, name)
 	cmd := t.command
-	key, value, _ := strings.Cut(s.marker, "=")
+	key, value, _ := strings.Cut(r.Marker, "=")
 	cmd.ID, cmd.Env = name, map[string]string{key: value, "COUNT": count}
 	cmd.Argv = []string{"sh", "-c", fmt.Sprintf("echo once in $$ >>$COUNT\n%s\nexit %d", t.script, t.code)}
 	p, err := c.Start(ctx, cmd)
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	s.steps.Add(1)
-	out := &collector{storm: s, terminal: cmd.TTY, first: len(t.ready), ready: make(chan struct{}), want: [2][]byte{[]byte(t.ready), t.stdout}}
-	errs := &collector{storm: s, want: [2][]byte{t.stderr}}
+	r.Steps.Add(1)
+	out := &collector{steps: &r.Steps, terminal: cmd.TTY, first: len(t.ready), ready: make(chan struct{}), want: [2][]byte{[]byte(t.ready), t.stdout}}
+	errs := &collector{steps: &r.Steps, want: [2][]byte{t.stderr}}
 	if t.unread {
 		out.open = make(chan struct{})
 	}
 	var feeding sync.WaitGroup
 	var fed error
 	feeding.Go(func() {
-		if fed = s.feed(ctx, p, t, out.ready, count); fed != nil {
+		if fed = r.feed(ctx, p, t, out.ready, count); fed != nil {
 			ran, _ := os.ReadFile(count)
 			fed = fmt.Errorf("input: %w; it has run %q", fed, ran)
 		}
@@ -168,7 +183,7 @@ func checkCount(name string) error {
 }
 
 // feed does to a process what its task says, while its output is read.
-func (s *storm) feed(ctx context.Context, p *client.Process, t task, ready <-chan struct{}, count string) error {
+func (r *Runner) feed(ctx context.Context, p *client.Process, t task, ready <-chan struct{}, count string) error {
 	if t.ready != "" {
 		select {
 		case <-ready:
@@ -185,7 +200,7 @@ func (s *storm) feed(ctx context.Context, p *client.Process, t task, ready <-cha
 			return fmt.Errorf("%d bytes were written: %w", len(t.input)-len(rest), err)
 		}
 		rest = rest[n:]
-		s.steps.Add(1)
+		r.Steps.Add(1)
 	}
 	switch {
 	case t.terminate:
@@ -209,7 +224,7 @@ func (s *storm) feed(ctx context.Context, p *client.Process, t task, ready <-cha
 
 // A collector compares output with what it should be. It may block its reader for a time.
 type collector struct {
-	storm    *storm
+	steps    *atomic.Int64
 	terminal bool      // its lines end with two characters
 	want     [2][]byte // two parts, without the character that a terminal adds
 	got      int       // bytes so far, without that character
@@ -226,7 +241,7 @@ func (c *collector) Write(p []byte) (int, error) {
 	if c.open != nil {
 		<-c.open
 	}
-	c.storm.steps.Add(1)
+	c.steps.Add(1)
 	n := len(p)
 	if c.terminal {
 		p = bytes.ReplaceAll(p, []byte("\r"), nil)
