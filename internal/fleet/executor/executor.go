@@ -134,6 +134,9 @@ func (e *Executor) Drain(on bool) {
 	e.early.Send()
 }
 
+// Links is how many links there are, one for each connected client.
+func (e *Executor) Links() int { return e.mux.Len() }
+
 // describe is what the directory is told.
 func (e *Executor) describe() fleet.Host {
 	h := e.config.Host

@@ -3,6 +3,7 @@
 package fleettest
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -179,6 +180,7 @@ func (f *Fleet) Host(c HostConfig) *Host {
 	f.t.Helper()
 	c.Server.StateDir = f.t.TempDir()
 	c.Host.Instance, c.Host.Version, c.Host.Capacity = fleet.NewID(), "test", max(c.Host.Capacity, 1)
+	c.Server.Log = cmp.Or(c.Server.Log, f.log.With("server", c.Name))
 	srv, err := server.New(c.Server)
 	if err != nil {
 		f.t.Fatal(err)

@@ -1,7 +1,6 @@
 package fleettest
 
 import (
-	"io"
 	"net"
 	"net/url"
 	"sync"
@@ -17,8 +16,9 @@ type Relay struct {
 	mu      sync.Mutex
 	targets []string
 	turn    int
-	conns   map[net.Conn]struct{}
-	away    bool // new connections are refused
+	conns   map[net.Conn]string // to the target
+	away    bool                // new connections are refused
+	passing chan struct{}       // closed while bytes are passed on
 }
 
 // LayRelay makes a relay. It ends with the test.
@@ -28,11 +28,13 @@ func LayRelay(t testing.TB, targets ...string) *Relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Relay{t: t, l: l, targets: targets, conns: map[net.Conn]struct{}{}}
+	r := &Relay{t: t, l: l, targets: targets, conns: map[net.Conn]string{}, passing: make(chan struct{})}
+	close(r.passing)
 	r.running.Go(r.accept) // ends with l
 	t.Cleanup(func() {
 		l.Close()
 		r.Cut()
+		r.SetSilent(false)
 		r.running.Wait()
 	})
 	return r
@@ -60,6 +62,55 @@ func (r *Relay) Cut() {
 	defer r.mu.Unlock()
 	for c := range r.conns {
 		c.Close()
+	}
+}
+
+// CutTo ends the connections to one target.
+func (r *Relay) CutTo(target string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c, to := range r.conns {
+		if to == target {
+			c.Close()
+		}
+	}
+}
+
+// SetTargets changes where new connections are passed on.
+func (r *Relay) SetTargets(targets ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.targets = targets
+}
+
+// SetSilent holds all bytes back without ending connections, or passes them on again.
+func (r *Relay) SetSilent(silent bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.passing:
+		if silent {
+			r.passing = make(chan struct{})
+		}
+	default:
+		if !silent {
+			close(r.passing)
+		}
+	}
+}
+
+// copy copies from one connection to another until one of them ends.
+func (r *Relay) copy(to, from net.Conn) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		r.mu.Lock()
+		passing := r.passing
+		r.mu.Unlock()
+		<-passing
+		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
+			return
+		}
 	}
 }
 
@@ -104,15 +155,15 @@ func (r *Relay) pass(near net.Conn) {
 		r.mu.Unlock()
 		return
 	}
-	r.conns[near], r.conns[far] = struct{}{}, struct{}{}
+	r.conns[near], r.conns[far] = target, target
 	r.mu.Unlock()
 	var back sync.WaitGroup
 	back.Go(func() {
-		_, _ = io.Copy(near, far) // ends with either connection
+		r.copy(near, far) // ends with either connection
 		near.Close()
 		far.Close()
 	})
-	_, _ = io.Copy(far, near)
+	r.copy(far, near)
 	near.Close()
 	far.Close()
 	back.Wait()
