@@ -38,6 +38,8 @@ func freePorts(t *testing.T, n int) (addresses []string) {
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	addresses := freePorts(t, 3)
+	cert, certKey := certificate(t, "127.0.0.1")
+	trust := nats.RootCAs(cert)
 	first := t.TempDir()
 	if _, err := OpenKeys(filepath.Join(first, keysDir)); err != nil {
 		t.Fatal(err)
@@ -53,7 +55,7 @@ func TestCluster(t *testing.T) {
 			}
 		}
 		h := openHub(t, func(c *Config) {
-			c.Dir, c.Name, c.ClusterListen = dir, fmt.Sprintf("n%d", i), address
+			c.Dir, c.Name, c.ClusterListen, c.TLSCert, c.TLSKey = dir, fmt.Sprintf("n%d", i), address, cert, certKey
 			for j, peer := range addresses {
 				if i != j {
 					c.Peers = append(c.Peers, peer)
@@ -66,7 +68,7 @@ func TestCluster(t *testing.T) {
 		c.Name, c.ClusterListen, c.Peers = "stranger", "127.0.0.1:0", addresses
 	})
 	creds := credentials(t, nodes[0].Keys(), RoleGateway, "gate")
-	conn := connect(t, nodes[0], creds, nats.MaxReconnects(-1), func(o *nats.Options) error { o.Servers = urls; o.Url = ""; return nil })
+	conn := connect(t, nodes[0], creds, trust, nats.MaxReconnects(-1), func(o *nats.Options) error { o.Servers = urls; o.Url = ""; return nil })
 	js, err := jetstream.New(conn)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +85,7 @@ func TestCluster(t *testing.T) {
 	write("1")
 	ended := make(chan struct{}, 1)
 	revoked := credentials(t, nodes[1].Keys(), RoleHost, self)
-	connect(t, nodes[1], revoked, nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { ended <- struct{}{} }))
+	connect(t, nodes[1], revoked, trust, nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { ended <- struct{}{} }))
 	if err := nodes[2].Keys().Revoke(RoleHost, self); err != nil {
 		t.Fatal(err)
 	}
