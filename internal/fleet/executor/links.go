@@ -49,6 +49,11 @@ func (e *Executor) serve(c *client) {
 		if old != nil && e.isGone(old) {
 			old.link.Abort(link.Lost, "the client has lost its gateway, and has come back")
 		}
+		select {
+		case <-c.link.Done(): // the client has left; it may have another connection
+			return
+		default:
+		}
 	}
 	e.config.Server.ServeStream(e.serving, rpc.NewWebSocket(c.link, nil), server.Origin{
 		Client: listen.Client{Peer: c.open.Peer, Principal: c.open.Principal},

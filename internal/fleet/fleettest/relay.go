@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A Relay passes TCP connections on to one of several addresses in turn, until a test cuts them.
@@ -19,6 +20,7 @@ type Relay struct {
 	conns   map[net.Conn]string // to the target
 	away    bool                // new connections are refused
 	passing chan struct{}       // closed while bytes are passed on
+	held    int                 // copiers that hold bytes back, or the end of a connection
 }
 
 // LayRelay makes a relay. It ends with the test.
@@ -99,6 +101,22 @@ func (r *Relay) SetSilent(silent bool) {
 	}
 }
 
+// AwaitHeld waits until a silent relay holds bytes of one direction of a connection back.
+func (r *Relay) AwaitHeld() {
+	r.t.Helper()
+	for deadline := time.Now().Add(Patience); ; time.Sleep(time.Millisecond) {
+		r.mu.Lock()
+		held := r.held
+		r.mu.Unlock()
+		switch {
+		case held > 0:
+			return
+		case time.Now().After(deadline):
+			r.t.Fatal("the relay holds nothing back")
+		}
+	}
+}
+
 // copy copies from one connection to another until one of them ends.
 func (r *Relay) copy(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
@@ -106,8 +124,12 @@ func (r *Relay) copy(to, from net.Conn) {
 		n, err := from.Read(buffer)
 		r.mu.Lock()
 		passing := r.passing
+		r.held++
 		r.mu.Unlock()
 		<-passing
+		r.mu.Lock()
+		r.held--
+		r.mu.Unlock()
 		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
 			return
 		}

@@ -1,12 +1,15 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -60,15 +63,56 @@ func (g *Gateway) serve(ctx context.Context, stream *rpc.WebSocket, from listen.
 		}
 		return
 	}
-	if err := c.connect(ctx, h); err != nil {
-		stop()
+	stop()
+	switch err := c.connectPresent(ctx, h); {
+	case err == nil:
+	case errors.Is(err, errLeft):
+		return
+	case ctx.Err() != nil:
+		c.part(errStopping)
+		return
+	default:
 		c.refuse(h, err)
 		return
 	}
-	stop()
 	c.splice(ctx)
 	g.forget(c)
 	g.detach(c)
+}
+
+// connectPresent is connect, until the client leaves. A client that has left may have resumed its session through another gateway, which a
+// late link would take the session away from.
+func (c *client) connectPresent(ctx context.Context, h hello) error {
+	if h.resume == "" {
+		return c.connect(ctx, h)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var watching sync.WaitGroup
+	watching.Go(func() { // ends with the connection, or with the deadline below
+		if awaitEnd(c.stream.Reader()) {
+			cancel(errLeft)
+		}
+	})
+	err := c.connect(ctx, h)
+	c.conn.SetReadDeadline(time.Unix(1, 0))
+	watching.Wait()
+	c.conn.SetReadDeadline(time.Time{})
+	if err != nil && context.Cause(ctx) == errLeft {
+		return errLeft
+	}
+	return err
+}
+
+// awaitEnd waits until a client has left, and reports true. It reports false if a deadline has passed, or the client has sent more
+// than the buffer holds.
+func awaitEnd(in *bufio.Reader) bool {
+	for {
+		_, err := in.Peek(in.Buffered() + 1)
+		if err != nil {
+			return !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, bufio.ErrBufferFull)
+		}
+	}
 }
 
 // connect opens a link to the host of the client. For a new session other hosts are tried if one is gone: none has done anything yet.
@@ -78,6 +122,9 @@ func (c *client) connect(ctx context.Context, h hello) (err error) {
 		var r route
 		if r, err = g.route(ctx, h, c.from); err != nil {
 			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		c.record = r.record
 		if err = c.open(ctx, r, h); err == nil {

@@ -413,6 +413,35 @@ func TestResumeAtSeveralGateways(t *testing.T) {
 	}
 }
 
+// A client that leaves its gateway while that waits for the directory, and resumes its session through another one, keeps it: the first
+// gateway does not open a link for it when the directory answers.
+func TestClientLeavesBeforeItsSessionIsFound(t *testing.T) {
+	t.Parallel()
+	f := fleettest.Start(t)
+	toHub := fleettest.LayRelay(t, f.HubAddress())
+	slow, other := f.Gateway(listen.Config{}, toHub.Address()), f.Gateway(listen.Config{}, "")
+	box := host(t, f, f.Hosts(), fleettest.HostConfig{Host: fleet.Host{Name: "box"}, Server: server.Config{SessionTTL: time.Minute}})
+	awaitHosts(t, slow.URL, "box")
+	awaitHosts(t, other.URL, "box")
+	first := tethertest.Dial(t, other.URL)
+	session := first.Handshake("")
+	first.Close()
+	late := tethertest.Dial(t, slow.URL)
+	toHub.SetSilent(true)
+	late.Ask("initialize", opening(session.SessionID))
+	toHub.AwaitHeld() // the gateway has asked the directory
+	late.Close()
+	again := tethertest.Dial(t, other.URL)
+	if resumed := again.Handshake(session.SessionID); resumed.SessionID != session.SessionID {
+		t.Fatalf("%+v", resumed)
+	}
+	toHub.SetSilent(false)
+	tethertest.Connect(t, slow.URL) // which asks the directory later
+	if n := box.Links(); n != 2 {
+		t.Errorf("the host has %d links for two clients", n)
+	}
+}
+
 // A gateway that stops tells its clients to connect again. They find their sessions through another one.
 func TestGatewayStops(t *testing.T) {
 	t.Parallel()
