@@ -16,6 +16,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/fleet"
 	"github.com/tetherexec/tether/internal/fleet/bus"
+	"github.com/tetherexec/tether/internal/reexec"
 )
 
 // The roles of credentials.
@@ -32,10 +33,13 @@ func readCreds(file, role string, stderr io.Writer) (name string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("--creds %s: %w", file, cause(err))
 	}
-	warnReadable(stderr, file)
+	if _, worker := reexec.WorkerArguments(os.Args); !worker {
+		warnReadable(stderr, file)
+	}
 	certificate, err := jwt.ParseDecoratedJWT(text)
+	_, keyless := jwt.ParseDecoratedNKey(text)
 	clear(text)
-	if err != nil {
+	if err != nil || keyless != nil {
 		return "", fmt.Errorf("--creds %s: the file has no credentials", file)
 	}
 	claims, err := jwt.DecodeUserClaims(certificate)
