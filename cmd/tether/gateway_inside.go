@@ -14,6 +14,7 @@ import (
 
 // run runs a gateway until a signal ends it.
 func (f *gatewayFlags) run(ctx context.Context, stdout *os.File, stderr io.Writer) error {
+	prepareRelay()
 	cfg, err := f.listen.config(stderr)
 	if err != nil {
 		return err
