@@ -33,19 +33,15 @@ func freePorts(t *testing.T, n int) (addresses []string) {
 	return addresses
 }
 
-// If one of three nodes dies, even the leader, the others go on with the directory. Nodes without the keys of the fleet are not let in. A
-// revocation at one node reaches the others.
-func TestCluster(t *testing.T) {
-	t.Parallel()
-	addresses := freePorts(t, 3)
+// openCluster starts three nodes with the same keys. trust is an option for their clients.
+func openCluster(t *testing.T) (nodes []*Hub, addresses, urls []string, trust nats.Option) {
+	t.Helper()
+	addresses = freePorts(t, 3)
 	cert, certKey := certificate(t, "127.0.0.1")
-	trust := nats.RootCAs(cert)
 	first := t.TempDir()
 	if _, err := OpenKeys(filepath.Join(first, keysDir)); err != nil {
 		t.Fatal(err)
 	}
-	var nodes []*Hub
-	var urls []string
 	for i, address := range addresses {
 		dir := first
 		if i > 0 {
@@ -64,6 +60,14 @@ func TestCluster(t *testing.T) {
 		})
 		nodes, urls = append(nodes, h), append(urls, h.URL())
 	}
+	return nodes, addresses, urls, nats.RootCAs(cert)
+}
+
+// If one of three nodes dies, even the leader, the others go on with the directory. Nodes without the keys of the fleet are not let in. A
+// revocation at one node reaches the others.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	nodes, addresses, urls, trust := openCluster(t)
 	stranger := openHub(t, func(c *Config) {
 		c.Name, c.ClusterListen, c.Peers = "stranger", "127.0.0.1:0", addresses
 	})
@@ -98,7 +102,7 @@ func TestCluster(t *testing.T) {
 		}
 		return err
 	})
-	killed := slices.IndexFunc(nodes, func(h *Hub) bool { return h.server.Name() == leader })
+	killed := slices.IndexFunc(nodes, func(h *Hub) bool { return h.current().Name() == leader })
 	if killed < 0 {
 		t.Fatalf("no node has the name %q", leader)
 	}

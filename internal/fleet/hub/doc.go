@@ -14,6 +14,7 @@
 //	cluster.go      how the nodes of a cluster trust each other
 //	config.go       settings and their checks; the options of the server
 //	hub.go          begin and end; follows revocations
+//	repair.go       goes on after the disk was full
 //	share.go        revocations travel between the nodes of a cluster
 //	metrics.go      what the hub does: health, /metrics
 //	log.go          the log of the server

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,14 +44,22 @@ type Hub struct {
 	config   Config
 	log      *slog.Logger
 	keys     *Keys
-	server   *server.Server
 	resolver *server.MemAccResolver
-	logger   *logger
 	lock     *os.File
+	ws       string // the URL for WebSocket
 
 	stop   context.CancelFunc
 	tasks  sync.WaitGroup
 	closed sync.Once
+
+	mu     sync.Mutex
+	server *server.Server // replaced after an error of the disk
+}
+
+func (h *Hub) current() *server.Server {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.server
 }
 
 // Open starts a hub. When it returns, clients can connect; in a cluster there may be no leader yet.
@@ -79,21 +89,14 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	if err := h.loadAccounts(); err != nil {
 		return err
 	}
-	options, err := h.config.options(h.keys, h.resolver)
-	if err != nil {
+	if err := h.start(ctx); err != nil {
 		return err
 	}
-	if h.server, err = server.NewServer(options); err != nil {
-		return fmt.Errorf("start the hub: %w", err)
-	}
-	h.logger = newLogger(h.log)
-	h.server.SetLoggerV2(h.logger, false, false, false)
-	if err := h.start(ctx); err != nil {
-		return fmt.Errorf("start the hub: %w", err)
-	}
+	h.pin()
 	following, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	h.tasks.Go(func() { h.followRevocations(following) }) // ends with Close
+	h.tasks.Go(func() { h.repair(following) })            // the same
 	if h.config.ClusterListen == "" {
 		return nil
 	}
@@ -118,12 +121,32 @@ func lock(name string) (*os.File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// start starts the server, and waits until it accepts clients.
+// start starts a server, and waits until it accepts clients.
 func (h *Hub) start(ctx context.Context) error {
+	options, err := h.config.options(h.keys, h.resolver)
+	if err != nil {
+		return err
+	}
+	s, err := server.NewServer(options)
+	if err != nil {
+		return fmt.Errorf("start the hub: %w", err)
+	}
+	h.mu.Lock()
+	h.server = s
+	h.mu.Unlock()
+	log := newLogger(h.log)
+	s.SetLoggerV2(log, false, false, false)
+	if err := h.awaitReady(ctx, s, log); err != nil {
+		return fmt.Errorf("start the hub: %w", err)
+	}
+	return nil
+}
+
+func (h *Hub) awaitReady(ctx context.Context, s *server.Server, log *logger) error {
 	started := make(chan struct{})
 	h.tasks.Go(func() { // ends when the server has started, or has failed
 		defer close(started)
-		h.server.Start()
+		s.Start()
 	})
 	select {
 	case <-started:
@@ -132,18 +155,34 @@ func (h *Hub) start(ctx context.Context) error {
 	}
 	for deadline := time.Now().Add(readyTime); ; {
 		select {
-		case err := <-h.logger.fatal:
+		case err := <-log.fatal:
 			return err
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		default:
 		}
-		if h.server.ReadyForConnections(readyStep) {
+		if s.ReadyForConnections(readyStep) {
 			return nil
 		}
 		if time.Now().After(deadline) {
 			return errors.New("it does not get ready to accept clients")
 		}
+	}
+}
+
+// pin keeps the ports that the system has chosen, for a server that is started again.
+func (h *Hub) pin() {
+	c := &h.config
+	c.Listen = h.server.Addr().String()
+	if c.WebSocket != "" {
+		h.ws = h.server.WebsocketURL()
+		_, c.WebSocket, _ = strings.Cut(h.ws, "://")
+	}
+	if c.ClusterListen != "" {
+		c.ClusterListen = h.server.ClusterAddr().String()
+	}
+	if c.Monitor != "" {
+		c.Monitor = h.server.MonitorAddr().String()
 	}
 }
 
@@ -191,16 +230,19 @@ func (h *Hub) revoke(text string) error {
 	if err != nil {
 		return err
 	}
-	account, err := h.server.LookupAccount(claims.Subject)
-	if err != nil {
-		return err
-	}
 	encoded, err := claims.Encode(h.keys.operator)
+	if err == nil {
+		err = h.resolver.Store(claims.Subject, encoded) // for a server that is started again
+	}
 	if err != nil {
 		return err
 	}
-	h.server.UpdateAccountClaims(account, claims)
-	return h.resolver.Store(claims.Subject, encoded)
+	s := h.current()
+	account, err := s.LookupAccount(claims.Subject)
+	if err == nil {
+		s.UpdateAccountClaims(account, claims)
+	}
+	return err
 }
 
 // URL is where clients connect.
@@ -213,23 +255,21 @@ func (h *Hub) URL() string {
 }
 
 // Addr is the address for clients.
-func (h *Hub) Addr() net.Addr { return h.server.Addr() }
+func (h *Hub) Addr() net.Addr { return tcpAddr(h.config.Listen) }
 
 // WebSocketURL is where clients connect over WebSocket; "": that is not served.
-func (h *Hub) WebSocketURL() string {
-	if h.config.WebSocket == "" {
-		return ""
-	}
-	return h.server.WebsocketURL()
-}
+func (h *Hub) WebSocketURL() string { return h.ws }
 
 // ClusterAddr is the address for other nodes; nil: there is no cluster.
 func (h *Hub) ClusterAddr() net.Addr {
 	if h.config.ClusterListen == "" {
 		return nil
 	}
-	return h.server.ClusterAddr()
+	return tcpAddr(h.config.ClusterListen)
 }
+
+// tcpAddr returns an address that is known to be one.
+func tcpAddr(text string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(text)) }
 
 // Keys are the keys of the fleet.
 func (h *Hub) Keys() *Keys { return h.keys }
@@ -240,11 +280,11 @@ func (h *Hub) Close() {
 		if h.stop != nil {
 			h.stop()
 		}
-		if h.server != nil {
-			h.server.Shutdown()
-			h.server.WaitForShutdown()
+		h.tasks.Wait() // from now on no server is started
+		if s := h.current(); s != nil {
+			s.Shutdown()
+			s.WaitForShutdown()
 		}
-		h.tasks.Wait()
 		if h.lock != nil {
 			h.lock.Close()
 		}

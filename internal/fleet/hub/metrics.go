@@ -24,18 +24,19 @@ type Stats struct {
 
 // Stats returns what the hub does.
 func (h *Hub) Stats() Stats {
+	srv := h.current()
 	s := Stats{
-		Connections: h.server.NumClients(), Subscriptions: int(h.server.NumSubscriptions()), Routes: h.server.NumRoutes(),
-		SlowConsumers: h.server.NumSlowConsumers(), JetStream: h.server.JetStreamEnabled(),
+		Connections: srv.NumClients(), Subscriptions: int(srv.NumSubscriptions()), Routes: srv.NumRoutes(),
+		SlowConsumers: srv.NumSlowConsumers(), JetStream: storeError(srv) == nil,
 	}
-	info, err := h.server.Jsz(&server.JSzOptions{})
+	info, err := srv.Jsz(&server.JSzOptions{})
 	if err != nil || info.Disabled {
 		return s
 	}
 	s.StoreBytes, s.StoreLimit, s.Messages, s.APIErrors = info.Store, info.Config.MaxStore, info.Messages, info.API.Errors
 	switch {
 	case h.config.ClusterListen == "":
-		s.Leader = h.server.Name()
+		s.Leader = srv.Name()
 	case info.Meta != nil:
 		s.Leader = info.Meta.Leader
 	}
@@ -46,10 +47,10 @@ func (h *Hub) Stats() Stats {
 func (h *Hub) Health() error {
 	s := h.Stats()
 	switch {
-	case !h.server.Running():
+	case !h.current().Running():
 		return errors.New("the hub has stopped")
 	case !s.JetStream:
-		return errors.New("the directory is not available: see the log")
+		return fmt.Errorf("the directory cannot be written: %w", storeError(h.current()))
 	case s.Leader == "":
 		return errors.New("the cluster has no leader: most of its nodes are away")
 	}

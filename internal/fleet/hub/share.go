@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -78,9 +79,14 @@ func (h *Hub) connectSystem() (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nats.Connect("", nats.InProcessServer(h.server), nats.UserJWTAndSeed(token, string(seed)), nats.NoEcho(), nats.MaxReconnects(-1),
+	return nats.Connect("", nats.InProcessServer(local{h}), nats.UserJWTAndSeed(token, string(seed)), nats.NoEcho(), nats.MaxReconnects(-1), nats.ReconnectWait(shareInterval),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { h.log.Warn("error between nodes", "err", err) }))
 }
+
+// local connects to the server of a hub, whichever it is.
+type local struct{ hub *Hub }
+
+func (l local) InProcessConn() (net.Conn, error) { return l.hub.current().InProcessConn() }
 
 // merge adds revocations that another node knows. Nothing is ever taken back.
 func (k *Keys) merge(text string) error {
