@@ -86,7 +86,11 @@ type Session struct {
 	Host      string `json:"host"`
 	Epoch     uint64 `json:"epoch"`     // grows with each connection of its client; the host accepts none with an old one
 	Principal string `json:"principal"` // which client it belongs to; see listen.Client
+	TTLMs     uint64 `json:"ttlMs"`     // how long it lives without a client
 }
+
+// TTL is how long the session lives without a client.
+func (s Session) TTL() time.Duration { return time.Duration(s.TTLMs) * time.Millisecond }
 
 // Limits of what gateways and hosts tell each other about a link.
 const (

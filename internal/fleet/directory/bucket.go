@@ -112,7 +112,8 @@ func (b *bucket) get(ctx context.Context, key string, leader bool) (e entry, err
 // retry does something, once more if the stream had to be made, and says what its error means.
 func (b *bucket) retry(ctx context.Context, do func() error) error {
 	err := do()
-	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) {
+	api, refused := errors.AsType[*jetstream.APIError](err)
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) || refused && api.ErrorCode == jetstream.JSErrCodeStreamNotFound {
 		if err = b.make(ctx); err == nil {
 			err = do()
 		}

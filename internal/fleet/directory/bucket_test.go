@@ -195,7 +195,7 @@ func TestTakeOverAtTheSameTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := fleet.SessionKey("id")
-	if _, err := sessions.Create(t.Context(), key, fleet.Session{Host: "box", Epoch: 1, Principal: "p"}, time.Hour); err != nil {
+	if _, err := sessions.Create(t.Context(), key, fleet.Session{Host: "box", Epoch: 1, Principal: "p", TTLMs: 1_800_000}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := sessions.Create(t.Context(), key, fleet.Session{Host: "thief", Epoch: 1, Principal: "p"}, time.Hour); !errors.Is(err, ErrConflict) {
@@ -211,7 +211,7 @@ func TestTakeOverAtTheSameTime(t *testing.T) {
 		}
 		all.Go(func() {
 			for range 10 {
-				v, _, err := s.TakeOver(t.Context(), key, "p", time.Hour)
+				v, _, err := s.TakeOver(t.Context(), key, "p", double)
 				if _, busy := errors.AsType[*Unavailable](err); busy {
 					continue
 				}
@@ -229,11 +229,49 @@ func TestTakeOverAtTheSameTime(t *testing.T) {
 	if len(epochs) == 0 || len(slices.Compact(slices.Clone(epochs))) != len(epochs) {
 		t.Errorf("epochs were given twice: %v", epochs)
 	}
-	if _, _, err := sessions.TakeOver(t.Context(), key, "other", time.Hour); !errors.Is(err, ErrNoSession) {
+	if _, _, err := sessions.TakeOver(t.Context(), key, "other", double); !errors.Is(err, ErrNoSession) {
 		t.Error("another principal has got the session:", err)
 	}
-	if _, _, err := sessions.TakeOver(t.Context(), fleet.SessionKey("none"), "p", time.Hour); !errors.Is(err, ErrNoSession) {
+	if _, _, err := sessions.TakeOver(t.Context(), fleet.SessionKey("none"), "p", double); !errors.Is(err, ErrNoSession) {
 		t.Error(err)
+	}
+}
+
+// double is how long the records of these tests live.
+func double(session time.Duration) time.Duration { return 2 * session }
+
+// The record of a session that another gateway has taken over, or that has ended, is kept if the client is connected: the epoch does not
+// get smaller, and the principal stays.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	sessions, err := NewSessions(connect(t)("_A"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, v := fleet.SessionKey("id"), fleet.Session{Host: "box", Epoch: 3, Principal: "p", TTLMs: 60_000}
+	now, rev, err := sessions.Keep(t.Context(), key, v, time.Hour) // the record has ended
+	if err != nil || now != v {
+		t.Fatal(now, err)
+	}
+	if rev, err = sessions.Touch(t.Context(), key, v, rev, time.Hour); err != nil {
+		t.Error(err)
+	}
+	taken, _, err := sessions.TakeOver(t.Context(), key, "p", double)
+	if err != nil || taken.Epoch != 4 || taken.TTLMs != v.TTLMs {
+		t.Fatal(taken, err)
+	}
+	if _, err := sessions.Touch(t.Context(), key, v, rev, time.Hour); !errors.Is(err, ErrConflict) {
+		t.Error(err)
+	}
+	if now, rev, err = sessions.Keep(t.Context(), key, v, time.Hour); err != nil || now != taken {
+		t.Error(now, err)
+	}
+	if _, err := sessions.Touch(t.Context(), key, now, rev, time.Hour); err != nil {
+		t.Error(err)
+	}
+	v.Principal = "other"
+	if now, _, err = sessions.Keep(t.Context(), key, v, time.Hour); err == nil {
+		t.Error("the record of another principal is replaced by", now)
 	}
 }
 

@@ -62,22 +62,40 @@ func (s *Sessions) lookUp(ctx context.Context, key, principal string, leader boo
 }
 
 // TakeOver records that the client of a session has connected again: its epoch grows by one. Of several gateways that do this at the same
-// time, each gets another epoch, and the host serves only the newest.
-func (s *Sessions) TakeOver(ctx context.Context, key, principal string, ttl time.Duration) (v fleet.Session, rev uint64, err error) {
+// time, each gets another epoch, and the host serves only the newest. The record ends after ttl of what the session lives without a
+// client.
+func (s *Sessions) TakeOver(ctx context.Context, key, principal string, ttl func(time.Duration) time.Duration) (v fleet.Session, rev uint64, err error) {
 	for attempt := range maxConflicts {
 		if v, rev, err = s.lookUp(ctx, key, principal, attempt > 0); err != nil {
 			return v, 0, err
 		}
 		v.Epoch++
-		if rev, err = s.put(ctx, key, v, rev, ttl); !errors.Is(err, ErrConflict) {
+		if rev, err = s.put(ctx, key, v, rev, ttl(v.TTL())); !errors.Is(err, ErrConflict) {
 			return v, rev, err
 		}
 	}
 	return v, 0, &Unavailable{"several connections want the session at the same time"}
 }
 
-// Touch writes the record of a session again, so that it ends after ttl from now. ErrConflict means that another gateway has taken the
-// session over, or that the record has ended.
+// Touch writes the record of a session again, so that it ends after ttl from now. ErrConflict means that another gateway has written it,
+// or that it has ended.
 func (s *Sessions) Touch(ctx context.Context, key string, v fleet.Session, rev uint64, ttl time.Duration) (uint64, error) {
 	return s.put(ctx, key, v, rev, ttl)
+}
+
+// Keep is Touch of a record whose revision is not known. It returns what is recorded: v, or what another gateway has written.
+func (s *Sessions) Keep(ctx context.Context, key string, v fleet.Session, ttl time.Duration) (now fleet.Session, rev uint64, err error) {
+	for range maxConflicts {
+		now, rev, err = s.lookUp(ctx, key, v.Principal, true)
+		if errors.Is(err, ErrNoSession) {
+			now, rev, err = v, 0, nil
+		}
+		if err != nil {
+			return v, 0, err
+		}
+		if rev, err = s.put(ctx, key, now, rev, ttl); !errors.Is(err, ErrConflict) {
+			return now, rev, err
+		}
+	}
+	return v, 0, &Unavailable{"several gateways write the record of the session at the same time"}
 }

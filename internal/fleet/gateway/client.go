@@ -42,6 +42,8 @@ type client struct {
 	link   hostLink
 	record *record // of its session; nil: not known yet. The lock of the gateway guards it, once there is a link
 	frames boundary
+
+	attachedOnce bool // the host has given the session to this connection
 }
 
 // A hostLink is a link to a host.

@@ -442,6 +442,39 @@ func TestClientLeavesBeforeItsSessionIsFound(t *testing.T) {
 	}
 }
 
+// A connection that is refused a session, because another one has it, does not let its record end early.
+func TestRefusedResumeKeepsTheRecord(t *testing.T) {
+	t.Parallel()
+	f := fleettest.Start(t)
+	gates := []*fleettest.Gateway{f.Gateway(listen.Config{}, ""), f.Gateway(listen.Config{}, "")}
+	host(t, f, f.Hosts(), fleettest.HostConfig{Host: fleet.Host{Name: "box"}, Server: server.Config{SessionTTL: 3 * time.Hour}})
+	for _, g := range gates {
+		awaitHosts(t, g.URL, "box")
+	}
+	bus := f.Connect(hub.RoleGateway, "reader", "")
+	first := tethertest.Dial(t, gates[0].URL)
+	session := first.Handshake("")
+	expect := func(when string) {
+		t.Helper()
+		m, err := bus.Request(fleet.GetSubject(fleet.SessionsBucket, fleet.SessionKey(session.SessionID)), nil, fleettest.Patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ttl, err := time.ParseDuration(m.Header.Get("Nats-TTL")); err != nil || ttl < 3*time.Hour {
+			t.Errorf("%s, the record of the session ends after %v %v", when, ttl, err)
+		}
+	}
+	expect("at first")
+	if e := refusal(t, gates[1].URL, "", opening(session.SessionID)); e.Code != wire.CodeSessionAttached {
+		t.Errorf("%+v", e)
+	}
+	gates[1].Stop() // it has written all that it wants to write
+	expect("after a refusal")
+	first.Close()
+	gates[0].Stop()
+	expect("after a refusal and the end of the connection")
+}
+
 // A gateway that stops tells its clients to connect again. They find their sessions through another one.
 func TestGatewayStops(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,9 @@ const (
 // attachedTTL is how long a record lives while the client is connected.
 func attachedTTL(session time.Duration) time.Duration { return max(leastTTL, 2*session) }
 
+// detachedTTL is how long it lives after the client has left.
+func detachedTTL(session time.Duration) time.Duration { return session + detachedMargin }
+
 // A record is the entry of a session in the directory, as this gateway has written it last.
 type record struct {
 	key string
@@ -37,9 +40,7 @@ type record struct {
 	mu      sync.Mutex
 	session fleet.Session
 	rev     uint64
-	ttl     time.Duration // of the session without a client; 0: not known yet
 	written time.Time
-	lost    bool // another gateway has the session, or the record is gone
 }
 
 func newRecord(key string, s fleet.Session, rev uint64) *record {
@@ -48,66 +49,54 @@ func newRecord(key string, s fleet.Session, rev uint64) *record {
 
 // attach records that a client has a session. It is called once for each link, before the client knows the session.
 func (g *Gateway) attach(ctx context.Context, c *client, a fleet.Attached) error {
-	ttl := time.Duration(a.TTLMs) * time.Millisecond
 	r := c.record
-	if r == nil {
-		s := fleet.Session{Host: c.link.to.Host, Epoch: firstEpoch, Principal: c.from.Principal}
-		rev, err := g.sessions.Create(ctx, a.Session, s, attachedTTL(ttl))
-		if err != nil {
-			return err
+	if r != nil {
+		if r.key != a.Session {
+			return errors.New("the host has attached another session")
 		}
-		r = newRecord(a.Session, s, rev)
-		r.ttl = ttl
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		c.record = r
+		c.attachedOnce = true
 		return nil
 	}
-	if r.key != a.Session {
-		return errors.New("the host has attached another session")
+	s := fleet.Session{Host: c.link.to.Host, Epoch: firstEpoch, Principal: c.from.Principal, TTLMs: a.TTLMs}
+	rev, err := g.sessions.Create(ctx, a.Session, s, attachedTTL(s.TTL()))
+	if err != nil {
+		return err
 	}
-	r.mu.Lock()
-	r.ttl = ttl
-	r.mu.Unlock()
-	if ttl > leastTTL/2 {
-		return g.touch(ctx, r, attachedTTL(ttl))
-	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c.record, c.attachedOnce = newRecord(a.Session, s, rev), true
 	return nil
 }
 
 // firstEpoch is the epoch of a new session.
 const firstEpoch = 1
 
-// touch writes the record again, so that it lives for another ttl. If another gateway has taken the session over, that is no error.
-func (g *Gateway) touch(ctx context.Context, r *record, ttl time.Duration) error {
+// touch writes the record again, so that it lives for another ttl, which depends on how long the session lives without a client. If another
+// gateway has written the record meanwhile, perhaps for a connection that has come to nothing, touch lets it live as for a connected client:
+// only the gateway that has written it last may let it end sooner.
+func (g *Gateway) touch(ctx context.Context, r *record, ttl func(session time.Duration) time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.lost {
-		return nil
+	rev, err := g.sessions.Touch(ctx, r.key, r.session, r.rev, ttl(r.session.TTL()))
+	if errors.Is(err, directory.ErrConflict) {
+		r.session, rev, err = g.sessions.Keep(ctx, r.key, r.session, attachedTTL(r.session.TTL()))
 	}
-	rev, err := g.sessions.Touch(ctx, r.key, r.session, r.rev, ttl)
-	switch {
-	case errors.Is(err, directory.ErrConflict):
-		r.lost = true
-		return nil
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	r.rev, r.written = rev, time.Now()
 	return nil
 }
 
-// detach lets the record of a client that has left end when its session has.
+// detach lets the record of a client that has left end when its session has. If the client has not got the session, another connection
+// may have it.
 func (g *Gateway) detach(c *client) {
-	g.mu.Lock()
-	r := c.record
-	g.mu.Unlock()
-	if r == nil || r.ttl == 0 {
+	if !c.attachedOnce {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), detachTime)
 	defer cancel()
-	if err := g.touch(ctx, r, r.ttl+detachedMargin); err != nil {
+	if err := g.touch(ctx, c.record, detachedTTL); err != nil {
 		g.log.Info("the record of a session lives longer than it should", "err", err)
 	}
 }
@@ -138,7 +127,7 @@ func (g *Gateway) renewRecords(ctx context.Context) {
 		}
 		writing.Go(func() {
 			defer free.Free()
-			if err := g.touch(ctx, r, attachedTTL(r.ttl)); err != nil {
+			if err := g.touch(ctx, r, attachedTTL); err != nil {
 				g.log.Warn("the record of a session is not renewed", "err", err)
 			}
 		})

@@ -47,7 +47,7 @@ func (g *Gateway) route(ctx context.Context, h hello, c listen.Client) (route, e
 	}
 	if h.resume != "" {
 		key := fleet.SessionKey(h.resume)
-		session, rev, err := g.sessions.TakeOver(ctx, key, c.Principal, attachedTTL(0))
+		session, rev, err := g.sessions.TakeOver(ctx, key, c.Principal, attachedTTL)
 		if err == nil {
 			return g.routeTo(newRecord(key, session, rev))
 		}
