@@ -15,7 +15,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit test-cli test-conformance test-interop interop record soak model bench fuzz demos clean bubblewrap
+.PHONY: help build run test check test-unit test-cli test-conformance test-interop interop record soak model bench fuzz demos fleet-demo clean bubblewrap
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ fuzz: ## run each fuzz target for FUZZTIME=10s
 
 demos: ## copy gigabytes, run a build and an editor through cut connections; takes minutes
 	@for demo in scripts/pipe-through-cuts scripts/build-through-cuts scripts/cp-through-cuts scripts/editor-through-a-cut; do $$demo || exit 1; done
+
+fleet-demo: build ## a hub, three executors and two gateways on loopback, until Ctrl-C
+	@scripts/fleet-demo
 
 clean: ## remove the built programs; the reference in .reference/ stays
 	rm -rf bin

@@ -333,3 +333,15 @@ func TestFleetRefusals(t *testing.T) {
 		return nil
 	})
 }
+
+// The demonstration runs, and does what it says.
+func TestFleetDemo(t *testing.T) {
+	t.Parallel()
+	f := newTestEnv(t)
+	cmd := exec.CommandContext(t.Context(), "../../scripts/fleet-demo", "--check")
+	cmd.Env = append(f.env, "PATH="+filepath.Dir(fleetBuilt(t))+string(os.PathListSeparator)+os.Getenv("PATH"), "TETHER="+f.self)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+	f.isEmpty()
+}
