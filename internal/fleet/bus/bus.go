@@ -97,8 +97,8 @@ func (w *watcher) configure(o *nats.Options) {
 	o.AsyncErrorCB = w.asyncError
 	o.ReconnectErrCB = func(_ *nats.Conn, err error) { w.failed(err) }
 	o.DisconnectedErrCB = func(c *nats.Conn, err error) { w.disconnected(c, err) }
-	o.ReconnectedCB = func(*nats.Conn) { w.connected(true) }
-	o.ConnectedCB = func(*nats.Conn) { w.connected(false) }
+	o.ReconnectedCB = func(*nats.Conn) { w.connected() }
+	o.ConnectedCB = func(*nats.Conn) { w.connected() }
 }
 
 // first waits for the result of the first attempt, which the library has made. It returns an error only if there is no sense in

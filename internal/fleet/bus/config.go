@@ -23,10 +23,6 @@ type Config struct {
 	Name        string       // shown in the hub's list of connections
 	Inbox       string       // begins the subjects of answers: fleet.HostInbox(name) or fleet.GatewayInbox; "": the default of NATS
 	Log         *slog.Logger // nil: nothing is logged
-
-	// Interrupted is called when messages may have been lost: after a reconnect, and when messages were dropped because they
-	// were not handled fast enough. It must not wait. It may be nil.
-	Interrupted func()
 }
 
 // ErrPlaintext means that a URL would send everything unencrypted to another machine.

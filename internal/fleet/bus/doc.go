@@ -7,5 +7,5 @@
 //
 //	config.go  where to connect, and the checks of that
 //	bus.go     the connection
-//	events.go  what happens to it later: the log, and Config.Interrupted
+//	events.go  what happens to it later: the log
 package bus

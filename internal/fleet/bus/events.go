@@ -42,15 +42,12 @@ func (w *watcher) decide(err error) bool {
 }
 
 // connected is called when a connection was made.
-func (w *watcher) connected(again bool) {
+func (w *watcher) connected() {
 	w.mu.Lock()
 	w.reasons = map[string]struct{}{}
 	w.mu.Unlock()
 	if !w.decide(nil) {
 		w.config.Log.Info("connected to the hub")
-	}
-	if again {
-		w.interrupted()
 	}
 }
 
@@ -102,18 +99,11 @@ func (w *watcher) asyncError(c *nats.Conn, sub *nats.Subscription, err error) {
 			subject = sub.Subject
 		}
 		w.config.Log.Warn("messages were dropped because they were not handled fast enough", "subject", subject)
-		w.interrupted()
 	case errors.Is(err, nats.ErrPermissionViolation):
 		w.config.Log.Error("the hub does not allow this client to do that", "err", err)
 	case c.IsReconnecting() || isRefusal(err):
 		w.failed(err)
 	default:
 		w.config.Log.Warn("error of the bus", "err", err)
-	}
-}
-
-func (w *watcher) interrupted() {
-	if w.config.Interrupted != nil {
-		w.config.Interrupted()
 	}
 }
