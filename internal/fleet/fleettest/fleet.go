@@ -5,6 +5,7 @@ package fleettest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -55,7 +56,12 @@ func (f *Fleet) openHub(address string) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	h, err := hub.Open(ctx, hub.Config{Dir: f.dir, Listen: address, Log: f.log})
+	var h *hub.Hub
+	// A command that a host in this process is just starting has the old hub's lock, until it runs its program.
+	err := hub.ErrInUse
+	for errors.Is(err, hub.ErrInUse) && ctx.Err() == nil {
+		h, err = hub.Open(ctx, hub.Config{Dir: f.dir, Listen: address, Log: f.log})
+	}
 	if err != nil {
 		f.t.Fatal(err)
 	}
