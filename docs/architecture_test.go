@@ -18,7 +18,7 @@ import (
 const module = "github.com/tetherexec/tether/"
 
 // support has the packages that are not part of the product: tests, benchmarks and examples may import anything.
-var support = regexp.MustCompile(`^(bench|conformance|docs|examples|interop|internal/tethertest|tools)(/|$)|/internal/`)
+var support = regexp.MustCompile(`^(bench|conformance|docs|examples|interop|internal/fleet/fleettest|internal/tethertest|tools)(/|$)|/internal/`)
 
 // The table of packages in architecture.md names every package of the product, and each package imports only packages
 // that stand below it in the table.
@@ -101,7 +101,7 @@ func productImports(t *testing.T) map[string][]string {
 // targets returns what the product is built for.
 func targets() (list []build.Context) {
 	for _, platform := range []string{"linux", "darwin", "windows"} {
-		for _, tags := range [][]string{nil, {"mcp"}, {"split"}} {
+		for _, tags := range [][]string{nil, {"mcp"}, {"fleet"}, {"split"}} {
 			target := build.Default
 			target.GOOS, target.CgoEnabled, target.BuildTags = platform, false, tags
 			list = append(list, target)
