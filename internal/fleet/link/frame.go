@@ -14,7 +14,7 @@ const (
 	frameAck   kind = 3 // a number: how many bytes the reader has consumed
 	frameFin   kind = 4 // a number: how many bytes the stream had. No more follow
 	frameClose kind = 5 // a Code and a reason: the link has ended
-	frameCheck kind = 6 // a number: how many bytes were sent; 1 if the other end is to send such a frame, too, else 0
+	frameCheck kind = 6 // a number: how many bytes were sent; 1 if the other end is to answer with such a frame and a frameAck, else 0
 	frameNote  kind = 7 // a number as in frameData; a message beside the stream, at this place of it
 )
 

@@ -44,6 +44,7 @@ type incoming struct {
 	consumed uint64
 	granted  uint64 // consumed, when the other end was last told
 	fin      bool
+	heard    bool // a frame has arrived since the last tick
 	arrived  wake.Signal
 	deadline deadline
 }
@@ -80,6 +81,7 @@ func (l *Link) receive(f frame) {
 	}
 	if f.kind == frameCheck && f.rest[0] == 1 {
 		l.check(true, false)
+		l.grant(0, true)
 	}
 }
 
@@ -88,6 +90,7 @@ func (l *Link) take(f frame) *EndError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in := &l.incoming
+	in.heard = true
 	switch f.kind {
 	case frameAck:
 		if f.number > l.outgoing.sent {
@@ -211,7 +214,19 @@ func (l *Link) stop(tell *EndError, why error) {
 	}
 }
 
-// check tells the other end how much was sent, if always is set or that has changed.
+// tick finds losses that neither end has noticed. It tells the other end how much was sent, if that has changed. If the window is full or
+// nothing was heard since the last tick, it asks the other end: the credit may be lost, or the link may have ended there.
+func (l *Link) tick() {
+	l.mu.Lock()
+	out := &l.outgoing
+	ask := !l.incoming.heard || out.sent-out.acked >= l.window
+	l.incoming.heard = false
+	l.mu.Unlock()
+	l.check(ask, ask)
+}
+
+// check tells the other end how much was sent, if always is set or that has changed. If ask is set, the other end answers with how much it
+// has sent and consumed.
 func (l *Link) check(always, ask bool) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
@@ -342,19 +357,23 @@ func (l *Link) readErrorLocked() error {
 }
 
 // Consumed lets the other end send as many bytes more.
-func (l *Link) Consumed(n int) {
+func (l *Link) Consumed(n int) { l.grant(n, false) }
+
+// grant counts n more bytes as consumed. It tells the other end how many were, if always is set or enough has changed.
+func (l *Link) grant(n int, always bool) {
 	l.mu.Lock()
 	in := &l.incoming
 	in.consumed += uint64(n)
-	grant := l.end == nil && !in.fin && in.consumed-in.granted >= l.window/4
-	if grant {
-		in.granted = in.consumed
-	}
 	consumed := in.consumed
+	due := l.end == nil && !in.fin && (always || consumed-in.granted >= l.window/4)
+	if due {
+		in.granted = consumed
+	}
 	l.mu.Unlock()
-	if grant {
-		if err := l.mux.config.Publish(l.out, appendFrame(nil, frameAck, consumed, nil)); err != nil {
-			l.Abort(Lost, "the bus does not take messages: "+err.Error())
-		}
+	if !due {
+		return
+	}
+	if err := l.mux.config.Publish(l.out, appendFrame(nil, frameAck, consumed, nil)); err != nil {
+		l.Abort(Lost, "the bus does not take messages: "+err.Error())
 	}
 }

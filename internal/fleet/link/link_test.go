@@ -206,6 +206,81 @@ func TestCheckFindsALoss(t *testing.T) {
 	expectEnd(t, gateway, Lost)
 }
 
+// If what the reader has consumed does not get to the writer, a check after an interruption tells it again.
+func TestCheckRenewsLostCredit(t *testing.T) {
+	b := newBus(t)
+	gateway, host := b.pair(t)
+	b.losing(func(_ string, f []byte) bool { return kind(f[0]) == frameAck })
+	if n, err := host.TryWrite(make([]byte, 2*minWindow)); n != minWindow || err != nil {
+		t.Fatal(n, err)
+	}
+	if _, err := io.ReadFull(gateway, make([]byte, minWindow)); err != nil {
+		t.Fatal(err)
+	}
+	b.losing(nil)
+	b.host.CheckAll()
+	host.SetWriteDeadline(time.Now().Add(patience))
+	write(t, host, "goes on")
+	read(t, gateway, "goes on")
+}
+
+// Frames may be lost between two hubs without an interruption that an end could notice. Each end asks the other one now and then, if the link
+// is stuck or silent: the writer gets its credit again, and a link whose other end is gone ends.
+func TestSilentLossesAreFound(t *testing.T) {
+	b := newBus(t)
+	gateway, host := b.pair(t)
+	b.losing(func(_ string, f []byte) bool { return kind(f[0]) == frameAck })
+	if n, err := host.TryWrite(make([]byte, 2*minWindow)); n != minWindow || err != nil {
+		t.Fatal(n, err)
+	}
+	if _, err := io.ReadFull(gateway, make([]byte, minWindow)); err != nil {
+		t.Fatal(err)
+	}
+	b.losing(func(_ string, f []byte) bool { return kind(f[0]) == frameCheck })
+	b.host.tick()
+	b.losing(nil)
+	b.host.tick()
+	host.SetWriteDeadline(time.Now().Add(patience))
+	write(t, host, "goes on")
+	read(t, gateway, "goes on")
+
+	b.losing(func(string, []byte) bool { return true })
+	host.Close()
+	b.losing(nil)
+	b.gateway.tick() // the gateway has heard of the host before
+	b.gateway.tick()
+	expectEnd(t, gateway, Unknown)
+}
+
+// A link that is used is not asked about.
+func TestUsedLinkIsNotAskedAbout(t *testing.T) {
+	b := newBus(t)
+	gateway, host := b.pair(t)
+	var mu sync.Mutex
+	asked := 0
+	b.losing(func(_ string, f []byte) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if kind(f[0]) == frameCheck && f[headerSize] == 1 {
+			asked++
+		}
+		return false
+	})
+	for range 3 {
+		write(t, host, "ping")
+		read(t, gateway, "ping")
+		write(t, gateway, "pong")
+		read(t, host, "pong")
+		b.gateway.tick()
+		b.host.tick()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if asked > 0 {
+		t.Errorf("%d questions", asked)
+	}
+}
+
 // If the bus is away, a write ends the link here at once, and at the other end when the bus is back.
 func TestWriteWithoutABus(t *testing.T) {
 	b := newBus(t)

@@ -25,8 +25,7 @@ const (
 	maxNote  = 4 << 10
 	maxNotes = 16
 
-	// checkInterval is how often each end tells the other how much it has sent, if that has changed. So a loss is found
-	// even if nothing follows it.
+	// checkInterval is the time between two ticks of a link. So a loss is found even if nothing follows it; see Link.tick.
 	checkInterval = 20 * time.Second
 )
 
@@ -210,12 +209,16 @@ func (m *Mux) Run(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			for _, l := range m.all() {
-				l.check(false, false)
-			}
+			m.tick()
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+func (m *Mux) tick() {
+	for _, l := range m.all() {
+		l.tick()
 	}
 }
 
