@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -285,6 +287,7 @@ func TestFleetRefusals(t *testing.T) {
 		{[]string{"hub", "--listen", "nats://0.0.0.0:0"}, "without TLS"},
 		{[]string{"hub", "--listen", "tls://127.0.0.1:0"}, "needs --tls-cert and --tls-key"},
 		{[]string{"hub", "--listen", "nats://127.0.0.1:0"}, "another hub uses the directory; give this one another directory with --state-dir"},
+		{[]string{"hub", "--listen", "nats://127.0.0.1:0", "--state-dir", "third", "--metrics", "0.0.0.0:0"}, "refusing --metrics 0.0.0.0:0 without encryption"},
 		{[]string{"hub", "add-host", "A"}, `"A" is not a name for a host`},
 		{[]string{"hub", "add-host", "a", "--out", host}, "the file exists; --force replaces it"},
 		{[]string{"hub", "revoke", "client", "a"}, `unknown kind "client"`},
@@ -332,6 +335,35 @@ func TestFleetRefusals(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A hub tells its figures, and whether it serves.
+func TestHubMetrics(t *testing.T) {
+	t.Parallel()
+	f := &fleetEnv{testEnv: newTestEnv(t)}
+	f.env = append(f.env, "PATH="+filepath.Dir(fleetBuilt(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	hub := f.startPart(t, "hub", "--listen", "nats://127.0.0.1:0", "--metrics", address)
+	hub.line(t)
+	for page, want := range map[string]string{"/metrics": "\ntether_hub_directory_available 1\n", "/healthz": ""} {
+		resp, err := http.Get("http://" + address + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %s, %v: %s", page, resp.Status, err, text)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	hub.Process.Signal(syscall.SIGTERM)
+	hub.endsWith(t, 0)
 }
 
 // The demonstration runs, and does what it says.

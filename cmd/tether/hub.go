@@ -21,7 +21,8 @@ type hubFlags struct {
 	name, clusterListen string
 	peers               []string
 	storeLimit          byteSize
-	stateDir, monitor   string
+	stateDir            string
+	metrics, monitor    string
 	log                 logFlags
 }
 
@@ -77,8 +78,9 @@ func (f *hubFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.webSocket, "websocket", "", "a second `URL` to listen on, for machines that only reach web\nservers: wss://IP:PORT, or ws://127.0.0.1:PORT")
 	fs.StringVar(&f.tlsCert, "tls-cert", "", "`PATH` of the hub's certificate and chain (PEM)")
 	fs.StringVar(&f.tlsKey, "tls-key", "", "`PATH` of its private key (PEM)")
-	fs.StringVar(&f.monitor, "monitor", "", "`IP:PORT` of this machine for health and figures over HTTP\n(default none)")
-	group(fs, "Where to listen", "listen", "websocket", "tls-cert", "tls-key", "monitor")
+	fs.StringVar(&f.metrics, "metrics", "", "`IP:PORT` for the pages /metrics (Prometheus) and /healthz: over HTTPS\nwith --tls-cert, else over HTTP and only on this machine")
+	fs.StringVar(&f.monitor, "monitor", "", "`IP:PORT` of this machine for the pages of NATS about itself, over HTTP")
+	group(fs, "Where to listen", "listen", "websocket", "tls-cert", "tls-key", "metrics", "monitor")
 	fs.StringVar(&f.name, "name", "", "`NAME` of this hub among its peers (default: the name of this machine)")
 	fs.StringVar(&f.clusterListen, "cluster-listen", "", "`IP:PORT` where the other hubs of a cluster connect, always with TLS")
 	fs.StringArrayVar(&f.peers, "peer", nil, "`HOST:PORT` where another hub of the cluster listens for hubs; can be\nrepeated. A cluster of three hubs survives the loss of one. All of\nthem need a copy of the directory keys in the state directory")

@@ -7,11 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/tetherexec/tether/internal/fleet/hub"
 	"github.com/tetherexec/tether/internal/statedir"
@@ -31,11 +37,59 @@ func (f *hubFlags) run(ctx context.Context, stdout *os.File, stderr io.Writer) e
 		return withHubFlags(err)
 	}
 	defer h.Close()
+	if f.metrics != "" {
+		stopMetrics, err := f.serveMetrics(ctx, h)
+		if err != nil {
+			return err
+		}
+		defer stopMetrics()
+	}
 	if _, err := fmt.Fprintln(stdout, h.URL()); err != nil {
 		return fmt.Errorf("print URL: %w", err)
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// metricsTime limits one request for metrics.
+const metricsTime = 10 * time.Second
+
+// serveMetrics serves the pages of --metrics until stop is called.
+func (f *hubFlags) serveMetrics(ctx context.Context, h *hub.Hub) (stop func(), err error) {
+	address, err := netip.ParseAddrPort(f.metrics)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("invalid --metrics %q: expected IP:PORT", f.metrics)}
+	}
+	if f.tlsCert == "" && !address.Addr().Unmap().IsLoopback() {
+		return nil, fmt.Errorf("refusing --metrics %s without encryption: add --tls-cert and --tls-key, or use 127.0.0.1", f.metrics)
+	}
+	pages := http.NewServeMux()
+	pages.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		h.WriteMetrics(w)
+	})
+	pages.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := h.Health(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	server := &http.Server{Handler: pages, ReadTimeout: metricsTime, WriteTimeout: metricsTime, ErrorLog: log.New(io.Discard, "", 0)}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.metrics)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics: %w", err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { // ends with Close
+		if f.tlsCert == "" {
+			_ = server.Serve(l)
+		} else {
+			_ = server.ServeTLS(l, f.tlsCert, f.tlsKey)
+		}
+	})
+	return func() {
+		server.Close()
+		serving.Wait()
+	}, nil
 }
 
 // config turns the flags into the settings of a hub.
