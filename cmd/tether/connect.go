@@ -137,53 +137,40 @@ func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o c
 	}
 	c := &connection{flags: f, server: target{address: a, kind: kindNamed}, status: status}
 	if !isNamed {
-		c.server, err = otherwise(ctx)
+		if c.server, err = otherwise(ctx); err != nil {
+			return nil, err
+		}
+		a = c.server.address
 	} else {
-		o, err = f.options(o)
+		if o.Token, err = f.token(); err != nil {
+			return nil, err
+		}
+		if o.TLS, err = f.tls.config(); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	o.Name = clientName
+	o.Name, o.Wait = clientName, time.Duration(f.wait)
 	if status != nil {
 		o.OnState = status.Tell
 	}
-	if err := c.open(ctx, o); err != nil {
-		return nil, f.advise(c.server.address, err)
-	}
-	return c, nil
-}
-
-// options adds what the flags say about the server that the user has named.
-func (f *serverFlags) options(o client.Options) (_ client.Options, err error) {
-	o.Wait = time.Duration(f.wait)
-	if o.Token, err = f.token(); err != nil {
-		return o, err
-	}
-	o.TLS, err = f.tls.config()
-	return o, err
-}
-
-// open opens the session. If it fails, an embedded server ends.
-func (c *connection) open(ctx context.Context, o client.Options) (err error) {
-	a := c.server.address
 	if a.command != nil {
 		notes := &transportNotes{to: os.Stderr}
-		if o.Wait > 0 {
+		if f.wait > 0 {
 			notes.to = io.Discard // the command would print the same with each attempt
 		}
 		c.Client, err = client.DialCommand(ctx, a.transport(notes), o)
 		notes.silence(err)
 	} else {
-		if a.connect != nil {
-			o.Connect = a.connect
-		}
+		o.Connect = a.connect
 		c.Client, err = client.Dial(ctx, a.url, o)
 	}
-	if err != nil && c.server.stop != nil {
-		c.server.stop()
+	if err != nil {
+		if c.server.stop != nil {
+			c.server.stop()
+		}
+		return nil, f.advise(a, err)
 	}
-	return err
+	return c, nil
 }
 
 // homeServer returns a function that finds the user's own server, or starts it if start is set.

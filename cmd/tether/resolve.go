@@ -14,7 +14,7 @@ import (
 // resolve finds a process by its name, or by SESSION/NAME, where the beginning of the session's
 // id is enough. If several processes have the name, it returns the newest that has not ended,
 // or the newest of all if all have ended.
-func resolve(f *serverFlags, processes []listedProcess, id string) (*listedProcess, error) {
+func resolve(f *serverFlags, processes []wire.ProcessInfo, id string) (*wire.ProcessInfo, error) {
 	found := named(processes, id)
 	if len(found) == 0 {
 		return nil, unknown(f, processes, id)
@@ -24,7 +24,7 @@ func resolve(f *serverFlags, processes []listedProcess, id string) (*listedProce
 
 // resolveOnly is resolve for commands that end a process: it refuses a name that several
 // running processes have.
-func resolveOnly(f *serverFlags, processes []listedProcess, id string) (*listedProcess, error) {
+func resolveOnly(f *serverFlags, processes []wire.ProcessInfo, id string) (*wire.ProcessInfo, error) {
 	found := named(processes, id)
 	if len(found) < 2 || found[1].State == wire.StateClosed {
 		return resolve(f, processes, id)
@@ -40,10 +40,10 @@ func resolveOnly(f *serverFlags, processes []listedProcess, id string) (*listedP
 
 // named returns the processes that match an id: processes that have not ended come first,
 // then newer ones before older ones.
-func named(processes []listedProcess, id string) []*listedProcess {
-	found := match(processes, func(p *listedProcess) bool { return p.ProcessID == id })
+func named(processes []wire.ProcessInfo, id string) []*wire.ProcessInfo {
+	found := match(processes, func(p *wire.ProcessInfo) bool { return p.ProcessID == id })
 	if session, name, whole := strings.Cut(id, "/"); len(found) == 0 && whole && session != "" {
-		found = match(processes, func(p *listedProcess) bool {
+		found = match(processes, func(p *wire.ProcessInfo) bool {
 			return p.ProcessID == name && strings.HasPrefix(p.SessionID, session)
 		})
 	}
@@ -57,7 +57,7 @@ func named(processes []listedProcess, id string) []*listedProcess {
 	return found
 }
 
-func match(processes []listedProcess, is func(*listedProcess) bool) (found []*listedProcess) {
+func match(processes []wire.ProcessInfo, is func(*wire.ProcessInfo) bool) (found []*wire.ProcessInfo) {
 	for i := range processes {
 		if is(&processes[i]) {
 			found = append(found, &processes[i])
@@ -69,7 +69,7 @@ func match(processes []listedProcess, is func(*listedProcess) bool) (found []*li
 // maxSuggestions is how many similar names an error about an unknown name lists.
 const maxSuggestions = 5
 
-func unknown(f *serverFlags, processes []listedProcess, id string) error {
+func unknown(f *serverFlags, processes []wire.ProcessInfo, id string) error {
 	text := fmt.Sprintf("no process is called %q", id)
 	var near []string
 	for _, p := range processes {
@@ -87,8 +87,8 @@ func unknown(f *serverFlags, processes []listedProcess, id string) error {
 func shortID(id string) string { return id[:min(len(id), 8)] }
 
 // resolveSession finds a session by the beginning of its public id, or by its label.
-func resolveSession(f *serverFlags, sessions []listedSession, id string) (*listedSession, error) {
-	var found []*listedSession
+func resolveSession(f *serverFlags, sessions []wire.SessionInfo, id string) (*wire.SessionInfo, error) {
+	var found []*wire.SessionInfo
 	for i := range sessions {
 		s := &sessions[i]
 		if s.SessionID == id {
@@ -124,24 +124,15 @@ func nameIsFree(ctx context.Context, conn *connection, name string) error {
 	return nil
 }
 
-// find finds the process with an id. If conn leads to a gateway, its host is then the one that has the process.
+// find asks the server for the process with an id.
 func find(ctx context.Context, conn *connection, id string) (*wire.ProcessInfo, error) {
 	return findBy(ctx, conn, id, resolve)
 }
 
-func findBy(ctx context.Context, conn *connection, id string, choose func(*serverFlags, []listedProcess, string) (*listedProcess, error)) (*wire.ProcessInfo, error) {
-	processes, err := everywhere(ctx, conn, listProcesses)
-	if err != nil {
-		return nil, err
-	}
-	p, err := choose(conn.flags, processes, id)
-	if err != nil {
-		return nil, err
-	}
-	return &p.ProcessInfo, conn.moveTo(ctx, p.Host)
-}
-
-func listProcesses(ctx context.Context, conn *connection) ([]listedProcess, error) {
+func findBy(ctx context.Context, conn *connection, id string, choose func(*serverFlags, []wire.ProcessInfo, string) (*wire.ProcessInfo, error)) (*wire.ProcessInfo, error) {
 	processes, err := conn.Processes(ctx, "")
-	return onHost("", processes), err
+	if err != nil {
+		return nil, err
+	}
+	return choose(conn.flags, processes, id)
 }
