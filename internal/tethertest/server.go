@@ -22,6 +22,11 @@ type Server struct {
 	stop func()
 }
 
+// Front, if set, stands between the clients and each server that StartServer, StartServerAt or StartServerOn starts: it serves clients with
+// a listener of the given settings, and returns its URL. stop ends what it has started. Tests of clients run through a gateway so, see
+// package fleettest.
+var Front func(t testing.TB, s *server.Server, on listen.Config) (url string, stop func())
+
 // StartServer serves WebSocket clients on loopback until the test ends. It ignores the state directory of cfg.
 func StartServer(t testing.TB, cfg server.Config) *Server {
 	t.Helper()
@@ -42,6 +47,26 @@ func StartServerOn(t testing.TB, on listen.Config, cfg server.Config) *Server {
 	if err != nil {
 		t.Fatalf("server: %v", err)
 	}
+	front := Front
+	if front == nil {
+		front = serve
+	}
+	url, stop := front(t, srv, on)
+	s := &Server{URL: url, StateDir: cfg.StateDir, t: t}
+	s.stop = sync.OnceFunc(func() {
+		stop()
+		if err := srv.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		s.checkState()
+	})
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// serve serves clients directly.
+func serve(t testing.TB, srv *server.Server, on listen.Config) (url string, stop func()) {
+	t.Helper()
 	l, err := listen.Open(context.Background(), on)
 	if err != nil {
 		t.Fatalf("server: %v", err)
@@ -53,17 +78,10 @@ func StartServerOn(t testing.TB, on listen.Config, cfg server.Config) *Server {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	s := &Server{URL: l.URL, StateDir: cfg.StateDir, t: t}
-	s.stop = sync.OnceFunc(func() {
+	return l.URL, func() {
 		cancel()
 		serving.Wait()
-		if err := srv.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-		s.checkState()
-	})
-	t.Cleanup(s.Stop)
-	return s
+	}
 }
 
 // Stop ends the server and everything that it started. It is an error if

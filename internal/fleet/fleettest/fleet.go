@@ -178,7 +178,7 @@ type Host struct {
 	stop func()
 }
 
-// Stop ends the executor in order, and then the server.
+// Stop ends the server, which tells its clients so, and then the executor.
 func (h *Host) Stop() { h.stop() }
 
 // Host starts an executor.
@@ -208,10 +208,10 @@ func (f *Fleet) Host(c HostConfig) *Host {
 		}
 	})
 	h.stop = sync.OnceFunc(func() {
-		leave()
-		joining.Wait()
 		end()
 		tasks.Wait()
+		leave()
+		joining.Wait()
 		if err := srv.Close(); err != nil {
 			f.t.Error(err)
 		}
@@ -223,9 +223,10 @@ func (f *Fleet) Host(c HostConfig) *Host {
 
 // A Gateway is a gateway.
 type Gateway struct {
-	URL  string
-	bus  *nats.Conn
-	stop func()
+	URL   string
+	Hosts *directory.Hosts // as the gateway knows them
+	bus   *nats.Conn
+	stop  func()
 }
 
 // Stop ends the gateway in order.
@@ -250,7 +251,7 @@ func (f *Fleet) Gateway(on listen.Config, address string) *Gateway {
 			f.t.Error(err)
 		}
 	})
-	g := &Gateway{URL: l.URL, bus: conn}
+	g := &Gateway{URL: l.URL, Hosts: gate.Hosts(), bus: conn}
 	g.stop = sync.OnceFunc(func() {
 		cancel()
 		serving.Wait()

@@ -86,6 +86,9 @@ func New(c Config) (g *Gateway, err error) {
 	return g, nil
 }
 
+// Hosts is the table of hosts, as this gateway knows it.
+func (g *Gateway) Hosts() *directory.Hosts { return g.hosts }
+
 func (g *Gateway) unsubscribe(sub *nats.Subscription) {
 	if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		g.log.Debug("unsubscribe", "err", err)
