@@ -148,6 +148,14 @@ func (c *Client) PublicID() string {
 	return ""
 }
 
+// Host is the name of the server in its fleet, if the connection goes through a gateway, or else empty.
+func (c *Client) Host() string {
+	if l := c.link(); l.tether != nil {
+		return l.tether.Host
+	}
+	return ""
+}
+
 // TTL is how long the server keeps the session without a connection.
 func (c *Client) TTL() time.Duration { return c.session.ttl }
 

@@ -114,7 +114,7 @@ func (e *ServerError) is(reason string) bool {
 var errReplaced = errors.New("the server is being replaced")
 
 // connectionEnd returns ErrTakenOver, ErrServerStopped or errReplaced if the server has closed the connection
-// for that reason; nil if the connection ended normally; otherwise err. A close frame has only a
+// for that reason; its text if it asks the client to try again later; nil if the connection ended normally; otherwise err. A close frame has only a
 // code and a text, and other servers and proxies use the same codes.
 func connectionEnd(err error) error {
 	switch e, closed := errors.AsType[*rpc.CloseError](err); {
@@ -124,6 +124,8 @@ func connectionEnd(err error) error {
 		return ErrServerStopped
 	case closed && e.Code == rpc.CloseRestart && strings.HasSuffix(e.Reason, wire.ReasonReplaced):
 		return errReplaced
+	case closed && e.Code == rpc.CloseTryAgain && errors.Is(err, io.EOF):
+		return errors.New(strings.TrimPrefix(e.Reason, "closed by the peer: "))
 	case errors.Is(err, io.EOF):
 		return nil
 	}

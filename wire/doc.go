@@ -16,7 +16,7 @@
 //     error.go codes and reasons of errors.
 //   - Methods: protocol.go has the reference's methods about processes and the rules of
 //     decoding, files.go, http.go, network.go and environment.go the reference's other methods;
-//     tether.go, inspect.go and upload.go tether's own; appserver.go those of the app-server.
+//     tether.go, inspect.go, upload.go and fleet.go tether's own; appserver.go those of the app-server.
 //   - Sandboxes: sandbox.go, and draft.go for the form of older clients.
 //   - Paths: path.go and fileurl.go.
 package wire

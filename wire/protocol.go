@@ -101,6 +101,7 @@ type TetherInfo struct {
 	PublicID string   `json:"publicId"` // names the session in lists; not a secret
 	TTLMs    uint64   `json:"ttlMs"`    // granted
 	Features []string `json:"features"`
+	Host     string   `json:"host,omitempty" wire:"default"` // of the fleet, if the client has come through a gateway
 }
 
 // EnvironmentInfo describes the executor. Older servers leave out all but the shell.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 
@@ -26,9 +25,10 @@ type Handler struct {
 	// Leaving ends the connections then; nil: they go on.
 	Leaving *rpc.CloseError
 
-	Metrics func(io.Writer) // writes the page /metrics; nil: there is none
-	AnyPath bool            // clients may upgrade at every path except those of the health checks
-	Log     *slog.Logger    // nil: nothing is logged
+	Pages   []Page       // for clients that may connect
+	Ready   func() error // why clients should connect elsewhere, for the page /readyz; nil: they never should
+	AnyPath bool         // clients may upgrade at every path except those of pages
+	Log     *slog.Logger // nil: nothing is logged
 }
 
 // ErrLeft means that another process goes on with the socket.
@@ -44,7 +44,7 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 		log.Info("the server was not used for a while")
 		cancel()
 	})()
-	web := &upgrader{auth: l.auth, anyNamespace: l.anyNamespace, hint: l.namespaceHint, anyPath: h.AnyPath, metrics: h.Metrics, log: log,
+	web := &upgrader{auth: l.auth, anyNamespace: l.anyNamespace, hint: l.namespaceHint, anyPath: h.AnyPath, pages: h.Pages, ready: h.Ready, log: log,
 		leave: h.Leave, leaving: func() { l.left.Store(true) }}
 	web.accept = func(conn net.Conn, buffered []byte, client Client) {
 		stream := rpc.NewWebSocket(conn, buffered)

@@ -110,13 +110,13 @@ func TestMetricsOverTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		web := httptest.NewUnstartedServer(&upgrader{log: slog.New(slog.DiscardHandler), metrics: func(w io.Writer) { io.WriteString(w, "counters") }})
+		web := httptest.NewUnstartedServer(&upgrader{log: slog.New(slog.DiscardHandler), pages: []Page{Metrics(func(w io.Writer) { io.WriteString(w, "counters") })}})
 		web.TLS = config
 		web.StartTLS()
 		defer web.Close()
 		asks := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: server.pool, Certificates: []tls.Certificate{client.pair}}}}
 		defer asks.CloseIdleConnections()
-		r, err := http.NewRequest(http.MethodGet, web.URL+metricsPath, nil)
+		r, err := http.NewRequest(http.MethodGet, web.URL+"/metrics", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

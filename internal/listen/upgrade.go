@@ -41,11 +41,12 @@ const (
 
 // An upgrader is the part of a listener that speaks HTTP: health checks, and the upgrade to WebSocket.
 type upgrader struct {
-	auth         *Authenticator  // nil: no authentication
-	anyNamespace bool            // see Config
-	hint         string          // Config.NamespaceHint
-	anyPath      bool            // see Handler
-	metrics      func(io.Writer) // see Handler
+	auth         *Authenticator // nil: no authentication
+	anyNamespace bool           // see Config
+	hint         string         // Config.NamespaceHint
+	anyPath      bool           // see Handler
+	pages        []Page         // see Handler
+	ready        func() error   // see Handler
 	log          *slog.Logger
 	// accept takes over a connection whose upgrade was answered. buffered has the
 	// bytes that the client sent after its request. accept must return at once: the
@@ -166,9 +167,15 @@ func (u *upgrader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET,HEAD")
 			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
 		}
-	case path == metricsPath && u.metrics != nil:
-		u.serveMetrics(w, r)
+		if path == "/readyz" && u.ready != nil {
+			if err := u.ready(); err != nil {
+				refuse(w, http.StatusServiceUnavailable, err.Error()+"\n")
+			}
+		}
+	case u.page(path) != nil:
+		u.servePage(w, r, u.page(path))
 	case path == "/" || path == "" || u.anyPath: // empty if the request target is an absolute URL without a path
 		u.serveUpgrade(w, r)
 	default:

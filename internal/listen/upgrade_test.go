@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -409,5 +410,46 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	s.stop()
 	if text := log.String(); strings.Contains(text, "-token") || !strings.Contains(text, "not authenticated") {
 		t.Errorf("log: %s", text)
+	}
+}
+
+// A program that asks its clients to connect elsewhere is not ready, and still alive.
+func TestReady(t *testing.T) {
+	why := errors.New("no hub")
+	web := &upgrader{log: slog.New(slog.DiscardHandler), ready: func() error { return why }}
+	ask := func(path string) (int, string) {
+		w := httptest.NewRecorder()
+		web.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return w.Code, w.Body.String()
+	}
+	if code, text := ask("/readyz"); code != http.StatusServiceUnavailable || text != "no hub\n" {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, _ := ask("/healthz"); code != http.StatusOK {
+		t.Errorf("healthz: %d", code)
+	}
+	why = nil
+	if code, text := ask("/readyz"); code != http.StatusOK || text != "" {
+		t.Errorf("%d %s", code, text)
+	}
+}
+
+// A page is for clients that may connect.
+func TestPages(t *testing.T) {
+	web := &upgrader{auth: NewToken("tok"), log: slog.New(slog.DiscardHandler), pages: []Page{JSONPage("/hosts", func() any { return []int{1} })}}
+	for _, row := range []struct {
+		method, token string
+		status        int
+	}{
+		{http.MethodGet, "tok", http.StatusOK}, {http.MethodPost, "tok", http.StatusMethodNotAllowed},
+		{http.MethodGet, "other", http.StatusUnauthorized}, {http.MethodGet, "", http.StatusUnauthorized},
+	} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(row.method, "/hosts", nil)
+		if row.token != "" {
+			r.Header.Set("Authorization", "Bearer "+row.token)
+		}
+		if web.ServeHTTP(w, r); w.Code != row.status || (w.Body.String() == "[1]\n") != (row.status == http.StatusOK) {
+			t.Errorf("%+v: %d %s", row, w.Code, w.Body)
+		}
 	}
 }

@@ -63,7 +63,7 @@ func (c *conn) initialize(r *rpc.Request) {
 		SessionID: s.ID, EnvironmentInfo: c.server.info,
 		Tether: wire.TetherInfo{
 			Version: c.server.config.Version, PublicID: s.Public,
-			TTLMs: uint64(s.TTL().Milliseconds()), Features: c.features(),
+			TTLMs: uint64(s.TTL().Milliseconds()), Features: c.features(), Host: c.origin.Host,
 		},
 	})
 	c.server.procs.Prepare() // the client is likely to start a command

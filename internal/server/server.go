@@ -156,7 +156,7 @@ func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 		Serve: func(ctx context.Context, stream *rpc.WebSocket, client listen.Client) {
 			s.serveWebSocket(ctx, stream, Origin{Client: client})
 		},
-		Stopping: errStopping, Connections: s.conns, Metrics: s.writeMetrics, Log: s.log, Leave: s.draining.leave,
+		Stopping: errStopping, Connections: s.conns, Pages: []listen.Page{listen.Metrics(s.writeMetrics)}, Log: s.log, Leave: s.draining.leave,
 	})
 	if errors.Is(err, listen.ErrLeft) {
 		s.conns.Refuse(errReplaced)
@@ -169,6 +169,7 @@ func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 // An Origin says where a connection comes from.
 type Origin struct {
 	Client listen.Client
+	Host   string // the name that the server has in the fleet through which the client has come; "": it has come directly
 
 	// Attached is called when the client has opened or resumed a session, before it is told so. The connection waits for it. May be nil.
 	Attached func(sessionID string, ttl time.Duration, resumed bool)

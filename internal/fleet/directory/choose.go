@@ -14,6 +14,8 @@ import (
 type Query struct {
 	Host   string   // "": any
 	Labels []string // all of them; see fleet.Host.HasLabels
+
+	Draining bool // also hosts that are draining
 }
 
 // String describes the hosts that match.
@@ -46,7 +48,7 @@ func (t *Hosts) Choose(q Query) (fleet.Host, error) {
 		}
 		matching++
 		switch state := t.stateLocked(h, now); {
-		case state == Draining:
+		case state == Draining && !q.Draining:
 			draining++
 			continue
 		case state == Unreachable:
@@ -100,6 +102,9 @@ func noHost(q Query, hosts, matching, draining int) error {
 		return fmt.Errorf("the fleet has no host %s (`tether hosts` lists them)", which)
 	case draining == matching:
 		return errors.New("every host " + which + " is draining: it takes no new sessions")
+	}
+	if draining > 0 {
+		which += " that takes new sessions"
 	}
 	return &Unavailable{"no host " + which + " is reachable now"}
 }

@@ -10,5 +10,5 @@
 //	route.go    which host a client gets
 //	record.go   the session of a client in the directory
 //	splice.go   the bytes between a client and its link
-//	metrics.go  /metrics
+//	pages.go    /metrics, /hosts, /readyz
 package gateway

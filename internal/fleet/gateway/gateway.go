@@ -15,6 +15,7 @@ import (
 	"github.com/tetherexec/tether/internal/fleet/link"
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/wire"
 )
 
 const (
@@ -114,7 +115,8 @@ func (g *Gateway) Serve(ctx context.Context, l *listen.Listener) error {
 	helpers.Go(func() { g.watch(watching) })
 	helpers.Go(func() { g.keepRecords(watching) })
 	err := l.Serve(ctx, listen.Handler{
-		Serve: g.serve, Stopping: errStopping, Connections: listen.NewConnections(maxClients, nil, g.log), Metrics: g.writeMetrics, Log: g.log,
+		Serve: g.serve, Stopping: errStopping, Connections: listen.NewConnections(maxClients, nil, g.log), Log: g.log,
+		Pages: []listen.Page{listen.Metrics(g.writeMetrics), listen.JSONPage(wire.HostsPath, g.hostsPage)}, Ready: g.ready,
 	})
 	stop()
 	g.mux.Close()

@@ -9,6 +9,7 @@ import (
 	"github.com/tetherexec/tether/internal/fleet"
 	"github.com/tetherexec/tether/internal/fleet/directory"
 	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/wire"
 )
 
 // A route is the host that a client gets.
@@ -17,21 +18,21 @@ type route struct {
 	record *record // of the session that the client resumes; nil: it opens one
 }
 
-// parseQuery returns which host a client has asked for in its URL: ?host=NAME&label=KEY&label=KEY=VALUE.
+// parseQuery returns which host a client has asked for in its URL: ?host=NAME&label=KEY&label=KEY=VALUE&draining=true.
 func parseQuery(raw string) (q directory.Query, err error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
 		return q, fmt.Errorf("the query of the URL cannot be read: %w", err)
 	}
 	for key := range values {
-		if key != "host" && key != "label" {
+		if key != wire.QueryHost && key != wire.QueryLabel && key != wire.QueryDraining {
 			return q, fmt.Errorf("the URL asks for %q: use host=NAME or label=KEY=VALUE", key)
 		}
 	}
-	if len(values["host"]) > 1 {
+	q = directory.Query{Host: values.Get(wire.QueryHost), Labels: values[wire.QueryLabel], Draining: values.Get(wire.QueryDraining) == "true"}
+	if len(values[wire.QueryHost]) > 1 {
 		return q, errors.New("the URL names several hosts: name one")
 	}
-	q = directory.Query{Host: values.Get("host"), Labels: values["label"]}
 	if q.Host != "" {
 		err = fleet.CheckHostName(q.Host)
 	}

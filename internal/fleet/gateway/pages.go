@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
 
 	"github.com/tetherexec/tether/internal/fleet/directory"
+	"github.com/tetherexec/tether/wire"
 )
 
 // counters are what the gateway has done.
@@ -37,4 +39,29 @@ func (g *Gateway) writeMetrics(w io.Writer) {
 	}
 	metric("tether_gateway_hub_connected", "gauge", "1 if the gateway is connected to the hub.")
 	fmt.Fprintf(w, "tether_gateway_hub_connected %d\n", connected)
+}
+
+// hostsPage returns the hosts of the fleet, for clients.
+func (g *Gateway) hostsPage() any {
+	page := wire.FleetHosts{Hosts: []wire.FleetHost{}}
+	for _, h := range g.hosts.All() {
+		page.Hosts = append(page.Hosts, wire.FleetHost{
+			Name: h.Name, State: string(h.State), Labels: append([]string{}, h.Labels...), Running: h.Running, Capacity: h.Capacity,
+			Sessions: h.Sessions, Load: h.Load, Version: h.Version, Sandbox: h.Sandbox,
+		})
+	}
+	return page
+}
+
+// ready returns why clients should connect through another gateway; nil: they should not.
+func (g *Gateway) ready() error {
+	select {
+	case <-g.hosts.Loaded():
+	default:
+		return errors.New("the hosts of the fleet are not known yet")
+	}
+	if !g.config.Bus.IsConnected() {
+		return errors.New("the gateway is not connected to the hub")
+	}
+	return nil
 }
