@@ -54,7 +54,7 @@ func (w *writer) writeControl() error {
 func (w *writer) cutShort(why error) error {
 	e := violation(CloseInternal, fmt.Sprintf("an answer could not be completed: %v", why))
 	w.close(e)
-	if err := w.stream.Write(w.stream.Control(nil, CloseFrame, closePayload(e))); err != nil {
+	if err := w.stream.Write(w.stream.Control(nil, CloseFrame, ClosePayload(e))); err != nil {
 		return err
 	}
 	return errCutShort

@@ -425,9 +425,9 @@ func (s *WebSocket) Control(b []byte, kind Control, payload []byte) []byte {
 // closeReasonSize is the room for the reason in a control frame, beside the code.
 const closeReasonSize = 123
 
-// closePayload is the payload of a close frame. A close frame of the peer is answered
+// ClosePayload is the payload of a close frame. A close frame of the peer is answered
 // with the same code.
-func closePayload(e *CloseError) []byte {
+func ClosePayload(e *CloseError) []byte {
 	payload := binary.BigEndian.AppendUint16(nil, e.Code)
 	if e.byPeer {
 		return payload

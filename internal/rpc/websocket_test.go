@@ -274,7 +274,7 @@ func TestCloseFrameOfThePeer(t *testing.T) {
 
 func TestReasonFitsAndIsText(t *testing.T) {
 	for _, reason := range []string{"", "short", strings.Repeat("é", 100), "x" + strings.Repeat("é", 100), strings.Repeat("日", 50), "bad \xff" + strings.Repeat("b", 200)} {
-		payload := closePayload(violation(ClosePolicy, reason))
+		payload := ClosePayload(violation(ClosePolicy, reason))
 		text := payload[2:]
 		if len(payload) > 125 || !utf8.Valid(text) {
 			t.Errorf("%q becomes %q of %d bytes", reason, text, len(payload))

@@ -174,7 +174,7 @@ func (w *writer) fill(b *Batch, enough int) {
 	}
 	if e, ok := errors.AsType[*CloseError](ending); ok && b.last {
 		w.appendLastMessage(b, e)
-		b.buf = w.stream.Control(b.buf, CloseFrame, closePayload(e))
+		b.buf = w.stream.Control(b.buf, CloseFrame, ClosePayload(e))
 	}
 	for ending == nil && !b.whole() && len(b.buf) < enough {
 		f := w.queue.nextFeed()

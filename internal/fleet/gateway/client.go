@@ -3,7 +3,6 @@ package gateway
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -201,10 +200,7 @@ func (c *client) refuse(h hello, why error) {
 func (c *client) part(why *rpc.CloseError) {
 	deadline := time.Now().Add(partingTime)
 	c.conn.SetDeadline(deadline)
-	payload := binary.BigEndian.AppendUint16(nil, why.Code)
-	reason := why.Reason[:min(len(why.Reason), websocket.MaxControl-len(payload))]
-	payload = append(payload, reason...)
-	if _, err := c.conn.Write(websocket.AppendFrame(nil, websocket.Close, true, false, payload)); err != nil {
+	if _, err := c.conn.Write(websocket.AppendFrame(nil, websocket.Close, true, false, rpc.ClosePayload(why))); err != nil {
 		return
 	}
 	if half, ok := c.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {

@@ -22,7 +22,8 @@ const (
 	// lingerTime is how long one direction may stay open after the other has ended.
 	lingerTime = 5 * time.Second
 
-	// boundaryTime is how long a gateway that stops waits for the end of a frame, so that it can send a close frame.
+	// boundaryTime is how long a gateway that stops waits for a client that does not read, and how long for the end of a frame, so that it can
+	// send a close frame.
 	boundaryTime = time.Second
 )
 
@@ -40,13 +41,16 @@ func (c *client) splice(ctx context.Context) {
 		case <-written:
 		}
 	})
-	stop := context.AfterFunc(ctx, func() { c.link.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() {
+		c.conn.SetWriteDeadline(time.Now().Add(boundaryTime)) // before passDown sets another one
+		c.link.SetReadDeadline(time.Unix(1, 0))
+	})
 	why := c.passDown(ctx)
 	close(written)
 	guard.Wait()
 	stop()
 	switch e, told := errors.AsType[*rpc.CloseError](why); {
-	case told:
+	case told && c.frames.between():
 		c.link.Close()
 		c.part(e)
 	case errors.Is(why, io.EOF):
@@ -122,7 +126,7 @@ func copyMuch(l *link.Link, in *bufio.Reader, n *counters) (more bool, err error
 }
 
 // passDown passes on what the host sends, until the link or the connection of the client ends, and returns why. The client is told a
-// *rpc.CloseError.
+// *rpc.CloseError, if it has got whole frames.
 func (c *client) passDown(ctx context.Context) error {
 	room := make([][]byte, 0, 4)
 	for {
@@ -167,8 +171,10 @@ func (c *client) finishFrame() error {
 		if err != nil {
 			return err
 		}
-		if err := c.write(pieces); err != nil {
-			return err
+		for _, p := range pieces {
+			if _, err := c.conn.Write(p[:c.frames.finish(p)]); err != nil {
+				return err
+			}
 		}
 	}
 	return errStopping
@@ -186,25 +192,36 @@ func (b *boundary) between() bool { return len(b.header) == 0 && b.left == 0 }
 // pass takes the next bytes of the stream.
 func (b *boundary) pass(p []byte) {
 	for len(p) > 0 {
-		if b.left > 0 {
-			n := min(b.left, int64(len(p)))
-			b.left -= n
-			p = p[n:]
-			continue
-		}
-		size := 2
-		if len(b.header) >= 2 {
-			size = websocket.SizeFrom(b.header[1])
-		}
-		n := min(size-len(b.header), len(p))
-		b.header = append(b.header, p[:n]...)
-		p = p[n:]
-		if len(b.header) < 2 || len(b.header) < websocket.SizeFrom(b.header[1]) {
-			continue
-		}
+		p = p[b.step(p):]
+	}
+}
+
+// finish takes the next bytes up to the end of the present frame, and returns how many these are.
+func (b *boundary) finish(p []byte) (n int) {
+	for n < len(p) && !b.between() {
+		n += b.step(p[n:])
+	}
+	return n
+}
+
+// step takes some of the next bytes, none of them from the frame after the present one, and returns how many. p is not empty.
+func (b *boundary) step(p []byte) int {
+	if b.left > 0 {
+		n := min(b.left, int64(len(p)))
+		b.left -= n
+		return int(n)
+	}
+	size := 2
+	if len(b.header) >= 2 {
+		size = websocket.SizeFrom(b.header[1])
+	}
+	n := min(size-len(b.header), len(p))
+	b.header = append(b.header, p[:n]...)
+	if len(b.header) >= 2 && len(b.header) == websocket.SizeFrom(b.header[1]) {
 		if h, err := websocket.Parse(b.header); err == nil {
 			b.left = h.Length
 		}
 		b.header = b.header[:0]
 	}
+	return n
 }

@@ -3,6 +3,9 @@ package link
 import (
 	"encoding/binary"
 	"errors"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // A kind says what a frame is for. It is the first byte of the frame.
@@ -91,6 +94,13 @@ func appendClose(b []byte, e *EndError) []byte {
 	return append(append(b, byte(frameClose), byte(e.Code)), e.Reason...)
 }
 
+// parseClose decodes the rest of a close frame. The other end may be hostile, and the reason be shown to a client: it is made printable.
 func parseClose(rest []byte) *EndError {
-	return &EndError{Code(rest[0]), string(rest[1:min(len(rest), 1+maxReason)])}
+	reason := string(rest[1:min(len(rest), 1+maxReason)])
+	return &EndError{Code(rest[0]), strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, reason)}
 }

@@ -306,6 +306,10 @@ func (l *Link) next(pieces [][]byte) (_ [][]byte, note []byte, err error, wait b
 	defer l.mu.Unlock()
 	in := &l.incoming
 	defer in.passOn(l)
+	if in.deadline.passed() {
+		in.arrived.Send() // all goroutines that wait have missed it
+		return nil, nil, errDeadline, false
+	}
 	n := 0
 	for n < len(in.items) && !in.items[n].note && n < maxPieces {
 		pieces = append(pieces, in.items[n].bytes)

@@ -343,6 +343,21 @@ func TestNoteKeepsItsPlace(t *testing.T) {
 	}
 }
 
+// After the deadline, Next fails even if something has arrived, as Read does. It stays there.
+func TestNextKeepsTheDeadline(t *testing.T) {
+	b := newBus(t)
+	gateway, host := b.pair(t)
+	write(t, host, "x")
+	if err := gateway.Await(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	gateway.SetReadDeadline(time.Unix(1, 0))
+	if pieces, _, err := gateway.Next(nil); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%q %v", pieces, err)
+	}
+	read(t, gateway, "x")
+}
+
 // Both ends close: what was written before is read first.
 func TestClose(t *testing.T) {
 	b := newBus(t)
