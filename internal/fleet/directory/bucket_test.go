@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -330,6 +331,58 @@ func TestLease(t *testing.T) {
 	if err := lease.Renew(t.Context(), h); !errors.Is(err, ErrNameTaken) {
 		t.Error(err)
 	}
+}
+
+// While leases cannot be written, only an executor that has the name says that it is reachable: the beat of another one with the same name
+// would end the links of the first one.
+func TestBeatsNeedAName(t *testing.T) {
+	t.Parallel()
+	bus := connect(t)
+	host, gateway := bus(fleet.HostInbox("box")), bus(fleet.GatewayInbox)
+	var full atomic.Bool
+	_, err := gateway.Subscribe(fleet.LeaseSubject("box"), func(m *nats.Msg) {
+		answer := `{}`
+		if full.Load() {
+			answer = `{"error":"the disk is full"}`
+		}
+		if err := gateway.Publish(m.Reply, []byte(answer)); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	beats, err := gateway.SubscribeSync(fleet.BeatSubjects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gateway.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(when string, beat bool) {
+		t.Helper()
+		if err := errors.Join(host.FlushTimeout(patience), gateway.FlushTimeout(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := beats.NextMsg(time.Millisecond); (err == nil) != beat {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	h := describe("box")
+	lease, err := Claim(t.Context(), host, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect("an executor has got the name", true)
+	full.Store(true)
+	if err := lease.Renew(t.Context(), h); err == nil {
+		t.Error("no error")
+	}
+	expect("it cannot renew its lease", true)
+	if _, err := Claim(t.Context(), host, describe("box")); err == nil {
+		t.Error("no error")
+	}
+	expect("another one does not get the name", false)
 }
 
 // awaitLease waits until a gateway writes leases.

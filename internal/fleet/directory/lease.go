@@ -36,10 +36,14 @@ type leaseAnswer struct {
 // A Lease is the right of an executor to its name.
 type Lease struct{ bus *nats.Conn }
 
-// Claim gets the name h.Name, unless another executor has it.
+// Claim gets the name h.Name, unless another executor has it. All gateways are told when it has the name, and not before: what they hear last
+// is the host to them.
 func Claim(ctx context.Context, bus *nats.Conn, h fleet.Host) (*Lease, error) {
 	l := &Lease{bus}
-	return l, l.Renew(ctx, h)
+	if err := l.ask(ctx, leaseRequest{Host: h}); err != nil {
+		return nil, err
+	}
+	return l, l.beat(h)
 }
 
 // Renew renews the lease, and tells all gateways that the host is reachable. They are told even if the lease cannot be written now.

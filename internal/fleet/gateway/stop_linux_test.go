@@ -99,6 +99,7 @@ func TestGatewayStopsInAFlood(t *testing.T) {
 	go func() { // ends with the connection
 		for n := 0; ; n++ {
 			if _, _, err := c.Read(); err != nil {
+				c.Close()
 				ended <- err
 				return
 			}
