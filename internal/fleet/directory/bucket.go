@@ -29,20 +29,12 @@ const requestTime = 5 * time.Second
 // pageSize is how many entries are read at a time.
 const pageSize = 256
 
-// Limits of buckets, in bytes. An entry takes up to 1 KiB.
-const (
-	maxHostsBytes    = 128 << 20
-	maxSessionsBytes = 512 << 20
-	maxDrainsBytes   = 16 << 20
-)
-
 // A bucket is one of the buckets of the directory.
 type bucket struct {
-	name     string
-	maxBytes int64
-	mayMake  bool // gateways may, operators may not
-	bus      *nats.Conn
-	js       jetstream.JetStream
+	name    string
+	mayMake bool // gateways may, operators may not
+	bus     *nats.Conn
+	js      jetstream.JetStream
 }
 
 // An entry is the value of a key.
@@ -52,15 +44,16 @@ type entry struct {
 	rev   uint64 // 0: it never existed, or is forgotten
 }
 
-func newBucket(bus *nats.Conn, name string, maxBytes int64, mayMake bool) (*bucket, error) {
+func newBucket(bus *nats.Conn, name string, mayMake bool) (*bucket, error) {
 	js, err := jetstream.New(bus)
-	return &bucket{name: name, maxBytes: maxBytes, mayMake: mayMake, bus: bus, js: js}, err
+	return &bucket{name: name, mayMake: mayMake, bus: bus, js: js}, err
 }
 
 // replicas are the numbers of copies that are tried: three in a cluster, else one.
 var replicas = []int{3, 1}
 
-// make makes the stream of the bucket if there is none.
+// make makes the stream of the bucket if there is none. The hub limits the size of all buckets together (hub.Config.StoreLimit); a limit of
+// its own would reserve that much for each.
 func (b *bucket) make(ctx context.Context) (err error) {
 	if !b.mayMake {
 		return errors.New("no gateway has been connected to the hub yet")
@@ -70,7 +63,7 @@ func (b *bucket) make(ctx context.Context) (err error) {
 	for _, n := range replicas {
 		_, err = b.js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: fleet.Stream(b.name), Subjects: []string{fleet.KeySubject(b.name, ">")}, Description: "tether: directory of the fleet",
-			MaxMsgsPerSubject: 1, MaxBytes: b.maxBytes, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage, Replicas: n,
+			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage, Replicas: n,
 			AllowRollup: true, DenyDelete: true, AllowDirect: true, AllowMsgTTL: true,
 		})
 		if api, ok := errors.AsType[*jetstream.APIError](err); !ok || api.ErrorCode != codeNoCluster {
@@ -219,8 +212,6 @@ func (b *bucket) put(ctx context.Context, key string, value []byte, rev uint64, 
 
 // each calls f with each entry of the bucket. The entries may be a little old.
 func (b *bucket) each(ctx context.Context, f func(entry)) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
 	for next := uint64(1); next > 0; {
 		err := b.retry(ctx, func() (err error) {
 			next, err = b.page(ctx, next, f)
@@ -235,6 +226,8 @@ func (b *bucket) each(ctx context.Context, f func(entry)) error {
 
 // page reads some entries, and returns the number at which the next ones begin; 0: there are none.
 func (b *bucket) page(ctx context.Context, from uint64, f func(entry)) (next uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
 	next = from
 	answers := b.bus.NewInbox()
 	sub, err := b.bus.SubscribeSync(answers)

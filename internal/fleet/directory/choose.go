@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -42,8 +43,15 @@ func (t *Hosts) Choose(q Query) (fleet.Host, error) {
 	now := time.Now()
 	var best *knownHost
 	matching, draining, ties := 0, 0, 0
-	for _, h := range t.hosts {
-		if q.Host != "" && h.Name != q.Host || !h.HasLabels(q.Labels) {
+	candidates := t.hosts
+	if q.Host != "" {
+		candidates = map[string]*knownHost{}
+		if h := t.hosts[q.Host]; h != nil {
+			candidates[q.Host] = h
+		}
+	}
+	for _, h := range candidates {
+		if !h.HasLabels(q.Labels) {
 			continue
 		}
 		matching++
@@ -75,18 +83,11 @@ func compareLoad(a, b *knownHost) int {
 	if b == nil {
 		return -1
 	}
-	for _, load := range []func(*knownHost) float64{
-		// A session that a host has just got will run a command soon.
-		func(h *knownHost) float64 { return float64(h.Running+h.assigned) / float64(h.Capacity) },
-		func(h *knownHost) float64 { return float64(h.Sessions+h.assigned) / float64(h.Capacity) },
-	} {
-		if x, y := load(a), load(b); x < y {
-			return -1
-		} else if x > y {
-			return 1
-		}
-	}
-	return 0
+	// A session that a host has just got will run a command soon. a/b < c/d is computed as a*d < c*b.
+	return cmp.Or(
+		cmp.Compare((a.Running+a.assigned)*b.Capacity, (b.Running+b.assigned)*a.Capacity),
+		cmp.Compare((a.Sessions+a.assigned)*b.Capacity, (b.Sessions+b.assigned)*a.Capacity),
+	)
 }
 
 // noHost says why no host was chosen.

@@ -2,6 +2,7 @@ package directory
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,5 +147,23 @@ func TestFarewell(t *testing.T) {
 	hosts.hear(now, true)
 	if _, known := hosts.Get("a"); known {
 		t.Error("the host is still there")
+	}
+}
+
+func BenchmarkChoose(b *testing.B) {
+	const hosts = 10_000
+	list := make([]fleet.Host, hosts)
+	for i := range list {
+		list[i] = fleet.Host{Name: fmt.Sprint("h", i), Capacity: 1 << 20, Labels: []string{"zone=eu"}}
+	}
+	t := table(list...)
+	for what, q := range map[string]Query{"any": {}, "label": {Labels: []string{"zone"}}, "name": {Host: "h1"}} {
+		b.Run(what, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := t.Choose(q); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -14,7 +14,7 @@ type Drains struct{ hosts *bucket }
 
 // NewDrains returns the drained hosts of a fleet.
 func NewDrains(bus *nats.Conn) (*Drains, error) {
-	b, err := newBucket(bus, fleet.DrainsBucket, maxDrainsBytes, false)
+	b, err := newBucket(bus, fleet.DrainsBucket, false)
 	return &Drains{b}, err
 }
 

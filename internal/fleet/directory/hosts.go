@@ -80,11 +80,11 @@ type knownHost struct {
 
 // NewHosts returns an empty table. Run fills it. A gateway makes the buckets, if there are none; an operator may not.
 func NewHosts(bus *nats.Conn, gateway bool, log *slog.Logger) (*Hosts, error) {
-	leases, err := newBucket(bus, fleet.HostsBucket, maxHostsBytes, gateway)
+	leases, err := newBucket(bus, fleet.HostsBucket, gateway)
 	if err != nil {
 		return nil, err
 	}
-	drains, err := newBucket(bus, fleet.DrainsBucket, maxDrainsBytes, gateway)
+	drains, err := newBucket(bus, fleet.DrainsBucket, gateway)
 	return &Hosts{
 		bus: bus, leases: leases, drains: drains, log: cmp.Or(log, discard),
 		loaded: make(chan struct{}), hosts: map[string]*knownHost{}, drained: map[string]bool{},

@@ -35,7 +35,7 @@ type LeaseWriter struct {
 
 // NewLeaseWriter returns a LeaseWriter that does nothing until Run is called.
 func NewLeaseWriter(bus *nats.Conn, log *slog.Logger) (*LeaseWriter, error) {
-	b, err := newBucket(bus, fleet.HostsBucket, maxHostsBytes, true)
+	b, err := newBucket(bus, fleet.HostsBucket, true)
 	return &LeaseWriter{bus, b, cmp.Or(log, discard)}, err
 }
 

@@ -23,7 +23,7 @@ type Sessions struct{ records *bucket }
 
 // NewSessions returns the records of the sessions of a fleet.
 func NewSessions(bus *nats.Conn) (*Sessions, error) {
-	b, err := newBucket(bus, fleet.SessionsBucket, maxSessionsBytes, true)
+	b, err := newBucket(bus, fleet.SessionsBucket, true)
 	return &Sessions{b}, err
 }
 
