@@ -56,7 +56,7 @@ func (g *Gateway) serve(ctx context.Context, stream *rpc.WebSocket, from listen.
 	c := &client{gateway: g, from: from, stream: stream, conn: stream.Conn(), log: g.log.With("peer", from.Peer)}
 	defer c.conn.Close()
 	stop := context.AfterFunc(ctx, func() { c.conn.SetReadDeadline(time.Unix(1, 0)) })
-	h, err := readHello(stream.Reader())
+	h, err := readHello(stream.Reader(), c.control)
 	if err != nil {
 		stop()
 		if ctx.Err() != nil {
@@ -79,6 +79,23 @@ func (g *Gateway) serve(ctx context.Context, stream *rpc.WebSocket, from listen.
 	c.splice(ctx)
 	g.forget(c)
 	g.detach(c)
+}
+
+// control answers a control frame before the first message, as a server does. Later ones are for the host.
+func (c *client) control(op websocket.Op, payload []byte) error {
+	var answer []byte
+	switch op {
+	case websocket.Ping:
+		answer = websocket.AppendFrame(nil, websocket.Pong, true, false, payload)
+	case websocket.Close:
+		answer = websocket.AppendFrame(nil, websocket.Close, true, false, payload[:min(len(payload), 2)]) // its code
+	default:
+		return nil
+	}
+	c.conn.SetWriteDeadline(time.Now().Add(partingTime))
+	_, err := c.conn.Write(answer)
+	c.conn.SetWriteDeadline(time.Time{})
+	return err
 }
 
 // connectPresent is connect, until the client leaves. A client that has left may have resumed its session through another gateway, which a

@@ -2,17 +2,17 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
-	"io"
 
 	"github.com/tetherexec/tether/internal/websocket"
 	"github.com/tetherexec/tether/wire"
 )
 
 // maxHello is how much of a client is read to find its first message. A longer one is left to the host.
-const maxHello = 256 << 10
+const maxHello = 64 << 10
 
-// A hello is what a client sends up to the end of its first message.
+// A hello is what a client sends up to the end of its first message, without control frames.
 type hello struct {
 	raw    []byte  // all of it, for the host
 	id     wire.ID // of the request, if it is initialize
@@ -20,25 +20,41 @@ type hello struct {
 	resume string  // the session that the client resumes; "": none
 }
 
-// errLeft means that the client has left before its first message.
+// errLeft means that the client has left before it was served.
 var errLeft = errors.New("the client has left")
 
 // readHello reads the first message of a client. Whatever it is, the host answers it: readHello finds out only what is needed to choose
-// the host.
-func readHello(in *bufio.Reader) (h hello, err error) {
+// the host. Control frames before the end of the message are for control.
+func readHello(in *bufio.Reader, control func(op websocket.Op, payload []byte) error) (h hello, err error) {
 	var message []byte
 	for len(h.raw) < maxHello {
-		header, payload, err := h.readFrame(in)
+		header, size, err := peekHeader(in)
 		switch {
-		case errors.Is(err, errTooLong):
-			return h, nil
-		case err != nil:
+		case errors.Is(err, errLeft):
 			return h, err
-		case header.Op == websocket.Close:
-			return h, errLeft
-		case header.Op.IsControl():
+		case err != nil || header.Check(true, len(h.raw) > 0) != nil:
+			return h, nil // the host refuses it
+		case header.Length > int64(maxHello-len(h.raw)):
+			return h, nil
+		}
+		var frame []byte
+		if !header.Op.IsControl() {
+			frame = h.raw
+		}
+		start := len(frame) + size
+		if frame, err = appendFrom(in, frame, size+int(header.Length)); err != nil {
+			return h, err
+		}
+		payload := bytes.Clone(frame[start:])
+		websocket.Mask(payload, header.Mask, 0)
+		if header.Op.IsControl() {
+			err := control(header.Op, payload)
+			if err != nil || header.Op == websocket.Close {
+				return h, errLeft
+			}
 			continue
 		}
+		h.raw = frame
 		message = append(message, payload...)
 		if header.Fin {
 			h.parse(message)
@@ -48,37 +64,32 @@ func readHello(in *bufio.Reader) (h hello, err error) {
 	return h, nil
 }
 
-var errTooLong = errors.New("the frame is too long")
-
-// readFrame reads a frame. The payload is no longer masked; h.raw has the frame as it was sent.
-func (h *hello) readFrame(in *bufio.Reader) (header websocket.Header, payload []byte, err error) {
+// peekHeader returns the header of the next frame, and its size.
+func peekHeader(in *bufio.Reader) (header websocket.Header, size int, err error) {
 	b, err := in.Peek(2)
 	if err == nil {
 		b, err = in.Peek(websocket.SizeFrom(b[1]))
 	}
 	if err != nil {
-		return header, nil, errLeft
+		return header, 0, errLeft
 	}
-	if header, err = websocket.Parse(b); err != nil {
-		return header, nil, errTooLong // the host refuses it
+	header, err = websocket.Parse(b)
+	return header, len(b), err
+}
+
+// appendFrom appends the next n bytes to b, which grows as they arrive.
+func appendFrom(in *bufio.Reader, b []byte, n int) ([]byte, error) {
+	for n > 0 {
+		if _, err := in.Peek(1); err != nil {
+			return b, errLeft
+		}
+		there, _ := in.Peek(min(n, in.Buffered())) // cannot fail: the bytes are there
+		b, n = append(b, there...), n-len(there)
+		if _, err := in.Discard(len(there)); err != nil {
+			return b, errLeft
+		}
 	}
-	if header.Length > maxHello {
-		return header, nil, errTooLong
-	}
-	start := len(h.raw) + len(b)
-	h.raw = append(h.raw, b...)
-	if _, err := in.Discard(len(b)); err != nil {
-		return header, nil, errLeft
-	}
-	h.raw = append(h.raw, make([]byte, header.Length)...)
-	if _, err := io.ReadFull(in, h.raw[start:]); err != nil {
-		return header, nil, errLeft
-	}
-	payload = append(payload, h.raw[start:]...)
-	if header.Masked {
-		websocket.Mask(payload, header.Mask, 0)
-	}
-	return header, payload, nil
+	return b, nil
 }
 
 // parse finds out what the message asks for.

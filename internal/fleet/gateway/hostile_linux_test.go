@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,9 @@ import (
 	"github.com/tetherexec/tether/internal/fleet/hub"
 	"github.com/tetherexec/tether/internal/fleet/link"
 	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 )
 
 // hostileHost joins the fleet with valid credentials, and then does with the links of a gateway what a test says.
@@ -88,6 +91,30 @@ func TestReasonOfAHostIsPlainText(t *testing.T) {
 		}
 		if !utf8.ValidString(closed.Reason) || strings.ContainsFunc(closed.Reason, unicode.IsControl) {
 			t.Errorf("the client is told %q", closed.Reason)
+		}
+	}
+}
+
+// Before its first message, a client gets the same answers to control frames from a gateway as from a server.
+func TestControlFramesBeforeInitialize(t *testing.T) {
+	t.Parallel()
+	gate := fleettest.Start(t).Gateway(listen.Config{}, "")
+	for _, url := range []string{gate.URL, tethertest.StartServer(t, server.Config{}).URL} {
+		c, err := tethertest.DialWS(t.Context(), url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.Conn().SetDeadline(time.Now().Add(fleettest.Patience))
+		for _, frame := range []frames.Frame{frames.Pong(nil), frames.Ping([]byte("there?")), frames.Close(1000, "never mind")} {
+			if err := c.WriteRaw(frame.FromClient().Bytes()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := append(frames.Pong([]byte("there?")).Bytes(), frames.Close(1000, "").Bytes()...)
+		got := make([]byte, len(want))
+		if err := c.ReadRaw(got); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %q %v", url, got, err)
 		}
 	}
 }
