@@ -120,7 +120,7 @@ func (m *member) Serve(ctx context.Context, l *listen.Listener) error {
 	joined, leave := context.WithCancel(context.WithoutCancel(ctx))
 	left := make(chan error, 1)
 	go func() { // Serve waits for it
-		err := m.join(joined)
+		err := m.join(joined, ctx)
 		if sessions, _ := m.Load(); err != nil && (m.stays || sessions > 0) {
 			m.log.Error("this server is not in the fleet, and serves only clients of its own listener", "err", err)
 			err = nil
@@ -135,11 +135,14 @@ func (m *member) Serve(ctx context.Context, l *listen.Listener) error {
 	return errors.Join(err, <-left)
 }
 
-// join takes part in the fleet until ctx ends, or the fleet refuses this host.
-func (m *member) join(ctx context.Context) error {
+// join takes part in the fleet until ctx ends, or the fleet refuses this host. When serving ends, new sessions go to other hosts.
+func (m *member) join(ctx, serving context.Context) error {
 	conn, err := connect(ctx, m.bus)
 	if err == nil {
-		err = executor.New(executor.Config{Bus: conn, Host: m.host, Server: m.Server, Log: m.log}).Run(ctx)
+		e := executor.New(executor.Config{Bus: conn, Host: m.host, Server: m.Server, Log: m.log})
+		stop := context.AfterFunc(serving, func() { e.Drain(true) })
+		err = e.Run(ctx)
+		stop()
 		conn.Close()
 	}
 	if ctx.Err() != nil {

@@ -61,6 +61,31 @@ func (p *probeRun) outdated() bool {
 	}
 }
 
+// NoSandbox is the Verdict of a machine where commands cannot be confined.
+const NoSandbox = "none"
+
+// Verdict is what the latest probe has found: the name of the backend, or NoSandbox. It is empty while that is not known.
+func (c *Confiner) Verdict() string {
+	c.mu.Lock()
+	p := c.latest
+	c.mu.Unlock()
+	if p == nil {
+		return ""
+	}
+	select {
+	case <-p.done:
+	default:
+		return ""
+	}
+	switch {
+	case p.support.Problem != nil:
+		return NoSandbox
+	case p.support.Native:
+		return string(BackendNative)
+	}
+	return string(BackendBubblewrap)
+}
+
 // Support waits until it is known which kind of sandbox works here.
 func (c *Confiner) Support(ctx context.Context) (Support, error) {
 	p := c.latestProbe()

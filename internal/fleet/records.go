@@ -31,7 +31,7 @@ type Host struct {
 	Running  int      `json:"running"`  // commands
 	Sessions int      `json:"sessions"`
 	Load     float64  `json:"load"`              // of the machine in the last minute, per processor
-	Sandbox  string   `json:"sandbox,omitempty"` // which sandboxes work, in the words of the doctor
+	Sandbox  string   `json:"sandbox,omitempty"` // which backend confines commands; "none": they cannot be confined; "": not known yet
 	Draining bool     `json:"draining,omitempty"`
 	Leaving  bool     `json:"leaving,omitempty"` // it is the last message of this process
 }

@@ -10,6 +10,9 @@ import (
 // Load is how many sessions the server has, and how many of their processes have not exited.
 func (s *Server) Load() (sessions, running int) { return s.sessions.Load() }
 
+// Sandbox says which backend confines commands here, see confine.Confiner.Verdict.
+func (s *Server) Sandbox() string { return s.confiner.Verdict() }
+
 // writeMetrics writes the server's counters in the text format of Prometheus.
 func (s *Server) writeMetrics(w io.Writer) {
 	sessions, running := s.Load()

@@ -45,13 +45,15 @@ type Server interface {
 	ServeStream(ctx context.Context, stream *rpc.WebSocket, from server.Origin) (sessionOver bool)
 	// Load is how many sessions there are, and how many of their commands run.
 	Load() (sessions, running int)
+	// Sandbox is the backend that confines commands, "none" if they cannot be confined, or "" if that is not known yet.
+	Sandbox() string
 }
 
 // Config describes an executor.
 type Config struct {
 	// Bus is a connection with the inbox prefix fleet.HostInbox(Host.Name).
 	Bus *nats.Conn
-	// Host is what the directory says about the executor. Process, Sessions, Running, Load and Draining are filled in.
+	// Host is what the directory says about the executor. Process, Sessions, Running, Load, Sandbox and Draining are filled in.
 	Host   fleet.Host
 	Server Server
 	// ClaimPatience is how long Run waits for a name that another executor has; 0: for as long as the lease of an executor that was
@@ -141,7 +143,7 @@ func (e *Executor) Links() int { return e.mux.Len() }
 func (e *Executor) describe() fleet.Host {
 	h := e.config.Host
 	h.Sessions, h.Running = e.config.Server.Load()
-	h.Load = machineLoad()
+	h.Load, h.Sandbox = machineLoad(), e.config.Server.Sandbox()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h.Draining = e.draining
