@@ -99,11 +99,8 @@ func (c *client) control(op websocket.Op, payload []byte) error {
 }
 
 // connectPresent is connect, until the client leaves. A client that has left may have resumed its session through another gateway, which a
-// late link would take the session away from.
+// late link would take the session away from; and a host may never answer.
 func (c *client) connectPresent(ctx context.Context, h hello) error {
-	if h.resume == "" {
-		return c.connect(ctx, h)
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var watching sync.WaitGroup

@@ -9,8 +9,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// maxHello is how much of a client is read to find its first message. A longer one is left to the host.
-const maxHello = 64 << 10
+// maxHello is how much of a client is read to find its first message. A longer one is left to the host. It fits into every window of a link,
+// so that no host can make the gateway wait while it passes the message on.
+const maxHello = 32 << 10
 
 // A hello is what a client sends up to the end of its first message, without control frames.
 type hello struct {

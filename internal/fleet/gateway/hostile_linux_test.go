@@ -118,3 +118,24 @@ func TestControlFramesBeforeInitialize(t *testing.T) {
 		}
 	}
 }
+
+// A client that leaves while its host does not answer, or reads nothing, is forgotten.
+func TestClientLeavesASilentHost(t *testing.T) {
+	t.Parallel()
+	f := fleettest.Start(t)
+	gate := f.Gateway(listen.Config{}, "")
+	opened, ended := make(chan struct{}, 1), make(chan struct{}, 1)
+	hostileHost(t, f, gate, func(l *link.Link) {
+		opened <- struct{}{}
+		<-l.Done()
+		ended <- struct{}{}
+	})
+	c := ask(t, gate.URL)
+	<-opened
+	c.Close()
+	select {
+	case <-ended:
+	case <-time.After(fleettest.Patience / 2):
+		t.Error("the gateway still has a link for the client")
+	}
+}
