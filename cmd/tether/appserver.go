@@ -1,3 +1,5 @@
+//go:build mcp || fleet || !split
+
 package main
 
 import (
@@ -32,8 +34,8 @@ type appServerFlags struct {
 func newAppServer(stdin, stdout *os.File) *cobra.Command {
 	var flags appServerFlags
 	cmd := &cobra.Command{
-		Use:   "app-server [flags]",
-		Short: "Serve the process API of the Codex app-server",
+		Use:   nameAppServer + " [flags]",
+		Short: shortAppServer,
 		Long: "Serve the process API of the Codex app-server: process/spawn, writeStdin, resizePty and kill.\n\n" +
 			"Commands run on this machine, unconfined, and end with the connection that started them.\n" +
 			"On standard input and output the server ends with its input. Otherwise the first line on\n" +

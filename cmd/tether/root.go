@@ -140,7 +140,7 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 		{"Serve", []lazyCommand{
 			serve("serve", "Serve clients on this machine"),
 			serve("exec-server", "The same as serve, under the name that the Codex CLI uses"),
-			{"app-server", func() *cobra.Command { return newAppServer(stdin, stdout) }},
+			{nameAppServer, func() *cobra.Command { return newAppServer(stdin, stdout) }},
 			{"bridge", func() *cobra.Command { return newBridge(stdin, stdout) }},
 			{"upgrade", newUpgrade}, {"token", newToken},
 		}},

@@ -15,6 +15,7 @@ func newMCPRun(_, _ *os.File) *cobra.Command          { return newSecond(nameMCP
 func newSandbox(_, _ *os.File) *cobra.Command         { return newSecond(nameSandbox, shortSandbox) }
 func newDoctor() *cobra.Command                       { return newSecond(nameDoctor, shortDoctor) }
 func newChaos([]string, *os.File) *cobra.Command      { return newSecond(nameChaos, shortChaos) }
+func newAppServer(_, _ *os.File) *cobra.Command       { return newSecond(nameAppServer, shortAppServer) }
 func newHub([]string, *os.File) *cobra.Command        { return newSecond(nameHub, shortHub) }
 func newGateway([]string, *os.File) *cobra.Command    { return newSecond(nameGateway, shortGateway) }
 func newHosts([]string, *os.File) *cobra.Command      { return newSecond(nameHosts, shortHosts) }
