@@ -87,6 +87,23 @@ func TestCodexSurvivesSixCuts(t *testing.T) {
 	r.wantOutput(t, numbered(cutLines))
 }
 
+// TestCodexSurvivesSixCutsThroughGateways does the same with the server in a fleet of three gateways. Each connection goes through
+// another gateway than the one before.
+func TestCodexSurvivesSixCutsThroughGateways(t *testing.T) {
+	t.Parallel()
+	program(t, tether)
+	program(t, ref)
+	server := startBehindGateways(t, 3)
+	t.Cleanup(server.stop)
+	c := newCutter(t, tethertest.Scaled(1<<20, 5<<20), 6, tethertest.Scaled(100*time.Millisecond, 700*time.Millisecond))
+	r := runCodexAt(t, server, oneCommand(map[string]any{"cmd": c.paced(cutLines, 67_500, "0.1"), "yield_time_ms": 30000}), c.run)
+	r.wantExit(t)
+	if links := r.cable.Links(); links < 7 {
+		t.Errorf("%d connections, want at least 7", links)
+	}
+	r.wantOutput(t, numbered(cutLines))
+}
+
 // TestCodexShortCutOfAQuietCommand makes a cut that the reference survives too. It shows that the test setup works.
 func TestCodexShortCutOfAQuietCommand(t *testing.T) {
 	t.Parallel()

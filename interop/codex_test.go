@@ -39,11 +39,18 @@ type codexRun struct {
 func runCodex(t *testing.T, who product, script func(turn int, outputs []string) modelItem,
 	meanwhile func(ctx context.Context, r *codexRun), flags ...string) *codexRun {
 	t.Helper()
-	client := program(t, ref)
+	program(t, ref)
 	server := startServer(t, who, flags...)
 	t.Cleanup(server.stop)
+	return runCodexAt(t, server, script, meanwhile)
+}
+
+// runCodexAt is runCodex with a server that runs already.
+func runCodexAt(t *testing.T, server *server, script func(turn int, outputs []string) modelItem, meanwhile func(ctx context.Context, r *codexRun)) *codexRun {
+	t.Helper()
+	client := program(t, ref)
 	r := &codexRun{server: server, model: newModel(t, script), recorder: newRecorder()}
-	r.cable = tethertest.LayCableWith(t, cable.Config{Target: server.url, Sent: r.recorder.sent})
+	r.cable = tethertest.LayCableWith(t, cable.Config{Target: server.address(t), Sent: r.recorder.sent})
 	home := codexHome(t, r.model.URL)
 
 	ctx, cancel := context.WithTimeout(t.Context(), codexTimeout)

@@ -176,7 +176,7 @@ func buildTether() {
 		return
 	}
 	bin := filepath.Join(suite.root, "bin", "tether")
-	for program, tags := range map[string]string{bin: "", bin + "-mcp": "mcp"} { // the second one serves `tether mcp`
+	for program, tags := range map[string]string{bin: "", bin + "-mcp": "mcp", bin + "-fleet": "fleet"} { // for `tether mcp` and fleets
 		cmd := exec.Command("go", "build", "-tags", tags, "-o", program, "./cmd/tether")
 		cmd.Dir = suite.root
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -266,11 +266,17 @@ type server struct {
 	stderr bytes.Buffer // read only after wait
 	waited chan struct{}
 	status error
+
+	gateways []string  // URLs; none: clients connect to the server itself
+	fleet    []*server // hub and gateways, which end with the server
 }
 
 // startServer starts one and waits for its URL line.
 func startServer(t testing.TB, who product, args ...string) *server {
 	t.Helper()
+	if who == tether && *gatewaysFlag > 0 {
+		return startBehindGateways(t, *gatewaysFlag, args...)
+	}
 	return startCommand(t, who, command(t, who, append([]string{"--listen", "ws://127.0.0.1:0"}, args...)...))
 }
 
@@ -333,6 +339,9 @@ func (s *server) stop() {
 	case <-time.After(3 * time.Second):
 		s.cmd.Process.Kill()
 		<-s.waited
+	}
+	for _, part := range s.fleet {
+		part.stop()
 	}
 }
 
