@@ -119,23 +119,34 @@ func TestControlFramesBeforeInitialize(t *testing.T) {
 	}
 }
 
-// A client that leaves while its host does not answer, or reads nothing, is forgotten.
-func TestClientLeavesASilentHost(t *testing.T) {
+// A client that leaves is forgotten, whether its host has answered or not, and whether the host ends the link or not.
+func TestClientLeavesAHostThatDoesNotEndLinks(t *testing.T) {
 	t.Parallel()
-	f := fleettest.Start(t)
-	gate := f.Gateway(listen.Config{}, "")
-	opened, ended := make(chan struct{}, 1), make(chan struct{}, 1)
-	hostileHost(t, f, gate, func(l *link.Link) {
-		opened <- struct{}{}
-		<-l.Done()
-		ended <- struct{}{}
-	})
-	c := ask(t, gate.URL)
-	<-opened
-	c.Close()
-	select {
-	case <-ended:
-	case <-time.After(fleettest.Patience / 2):
-		t.Error("the gateway still has a link for the client")
+	for name, answer := range map[string][]byte{"silent": nil, "has answered": frames.Text([]byte("{}")).Bytes()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := fleettest.Start(t)
+			gate := f.Gateway(listen.Config{}, "")
+			opened, ended := make(chan struct{}, 1), make(chan struct{}, 1)
+			hostileHost(t, f, gate, func(l *link.Link) {
+				l.Write(answer)
+				opened <- struct{}{}
+				<-l.Done()
+				ended <- struct{}{}
+			})
+			c := ask(t, gate.URL)
+			<-opened
+			if answer != nil {
+				if _, _, err := c.Read(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.Close()
+			select {
+			case <-ended:
+			case <-time.After(fleettest.Patience / 2):
+				t.Error("the gateway still has a link for the client")
+			}
+		})
 	}
 }

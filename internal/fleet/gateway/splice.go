@@ -54,33 +54,45 @@ func (c *client) splice(ctx context.Context) {
 		c.link.Close()
 		c.part(e)
 	case errors.Is(why, io.EOF):
-		c.linger()
+		c.linger(&up)
 	}
 	c.conn.Close()
 	c.link.Close()
 	up.Wait()
 }
 
-// linger gives the client time to close its end, after the host has closed its own.
-func (c *client) linger() {
+// linger gives the client time to close its end, after the host has closed its own. up passes on what the client sends until then: bytes that
+// are not read when the connection is closed would be answered with a reset, which could overtake the last bytes for the client.
+func (c *client) linger(up *sync.WaitGroup) {
 	half, ok := c.conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
 	select {
-	case <-c.link.Done():
-		// The host waits for nothing more. The client may not have read the last bytes.
-		c.conn.SetReadDeadline(time.Now().Add(lingerTime))
+	case <-c.link.Done(): // the host waits for nothing more
 	case <-time.After(lingerTime):
 	}
+	c.conn.SetReadDeadline(time.Now().Add(partingTime))
+	up.Wait()
 }
 
-// passUp passes on what the client sends, until its connection or the link ends.
+// passUp passes on what the client sends, until its connection ends. What comes after the end of the link is dropped. When the client has ended
+// its stream, the host has lingerTime to end the link.
 func (c *client) passUp() {
-	err := copyUp(c.link.Link, c.stream.Reader(), &c.gateway.counts)
+	in := c.stream.Reader()
+	err := copyUp(c.link.Link, in, &c.gateway.counts)
+	select {
+	case <-c.link.Done():
+		_, _ = io.Copy(io.Discard, in)
+		return // passDown may still have bytes of the host
+	default:
+	}
 	if errors.Is(err, io.EOF) {
 		_ = c.link.CloseWrite() // an error ends the link
-		return
+		select {
+		case <-c.link.Done():
+		case <-time.After(lingerTime):
+		}
 	}
 	c.link.Close()
 }
