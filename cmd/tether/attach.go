@@ -70,7 +70,7 @@ func (a *attachment) run(cmd *cobra.Command, id string) error {
 	defer stop()
 
 	status := terminal.NewStatusLine(cmd.ErrOrStderr(), a.quiet)
-	conn, err := a.dial(starting, status, client.Options{TTL: keepAttended}, homeServer(false))
+	conn, err := a.dialObserver(starting, status, client.Options{TTL: keepAttended})
 	if err != nil {
 		return orSignal(starting, err)
 	}

@@ -54,7 +54,7 @@ func newCompletion() *cobra.Command {
 func (f *serverFlags) completeProcesses(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var names []cobra.Completion
 	f.quick(cmd, func(ctx context.Context, conn *connection) {
-		processes, _ := conn.Processes(ctx, "") // after an error, nothing is offered
+		processes, _ := everywhere(ctx, conn, listProcesses) // after an error, nothing is offered
 		for _, p := range processes {
 			names = offer(names, p.ProcessID, strings.Join(p.Argv, " "))
 		}
@@ -75,11 +75,9 @@ func offer(words []cobra.Completion, word, description string) []cobra.Completio
 func (f *serverFlags) completeSessions(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var ids []cobra.Completion
 	f.quick(cmd, func(ctx context.Context, conn *connection) {
-		sessions, _ := conn.Sessions(ctx)
+		sessions, _ := everywhere(ctx, conn, listSessions)
 		for _, s := range sessions {
-			if s.SessionID != conn.PublicID() {
-				ids = offer(ids, shortID(s.SessionID), s.Label+" "+s.ClientName)
-			}
+			ids = offer(ids, shortID(s.SessionID), s.Label+" "+s.ClientName)
 		}
 	})
 	return ids, cobra.ShellCompDirectiveNoFileComp

@@ -109,10 +109,12 @@ type target struct {
 // A connection is a session with a server. end or leave must be called.
 type connection struct {
 	*client.Client
-	flags  *serverFlags // name the server
-	server target
-	status *terminal.StatusLine // may be nil
-	ended  sync.Once
+	flags   *serverFlags // name the server
+	server  target
+	options client.Options
+	status  *terminal.StatusLine // may be nil
+	silent  []string             // hosts of a fleet that have not answered
+	ended   sync.Once
 }
 
 // errNoServer means that no server was named, and that the user's own is not running.
@@ -135,27 +137,54 @@ func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o c
 	if f.wait > 0 && !isNamed {
 		return nil, usageError{errors.New("--wait needs a server to wait for; name one with --url or " + envURL)}
 	}
-	c := &connection{flags: f, server: target{address: a, kind: kindNamed}, status: status}
-	if !isNamed {
-		if c.server, err = otherwise(ctx); err != nil {
-			return nil, err
-		}
-		a = c.server.address
-	} else {
-		if o.Token, err = f.token(); err != nil {
-			return nil, err
-		}
-		if o.TLS, err = f.tls.config(); err != nil {
-			return nil, err
-		}
+	if isNamed {
+		return f.dialNamed(ctx, a, status, o)
 	}
-	o.Name, o.Wait = clientName, time.Duration(f.wait)
+	server, err := otherwise(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.dialServer(ctx, server, status, o)
+}
+
+// dialNamed is dial for a server that the user has named.
+func (f *serverFlags) dialNamed(ctx context.Context, a address, status *terminal.StatusLine, o client.Options) (*connection, error) {
+	o, err := f.options(o)
+	if err != nil {
+		return nil, err
+	}
+	return f.dialServer(ctx, target{address: a, kind: kindNamed}, status, o)
+}
+
+func (f *serverFlags) dialServer(ctx context.Context, server target, status *terminal.StatusLine, o client.Options) (*connection, error) {
+	c := &connection{flags: f, server: server, status: status}
+	o.Name = clientName
 	if status != nil {
 		o.OnState = status.Tell
 	}
+	if err := c.open(ctx, o); err != nil {
+		return nil, f.advise(c.server.address, err)
+	}
+	return c, nil
+}
+
+// options adds what the flags say about the server that the user has named.
+func (f *serverFlags) options(o client.Options) (_ client.Options, err error) {
+	o.Wait = time.Duration(f.wait)
+	if o.Token, err = f.token(); err != nil {
+		return o, err
+	}
+	o.TLS, err = f.tls.config()
+	return o, err
+}
+
+// open opens the session. If it fails, an embedded server ends.
+func (c *connection) open(ctx context.Context, o client.Options) (err error) {
+	a := c.server.address
+	c.options = o
 	if a.command != nil {
 		notes := &transportNotes{to: os.Stderr}
-		if f.wait > 0 {
+		if o.Wait > 0 {
 			notes.to = io.Discard // the command would print the same with each attempt
 		}
 		c.Client, err = client.DialCommand(ctx, a.transport(notes), o)
@@ -164,13 +193,10 @@ func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o c
 		o.Connect = a.connect
 		c.Client, err = client.Dial(ctx, a.url, o)
 	}
-	if err != nil {
-		if c.server.stop != nil {
-			c.server.stop()
-		}
-		return nil, f.advise(a, err)
+	if err != nil && c.server.stop != nil {
+		c.server.stop()
 	}
-	return c, nil
+	return err
 }
 
 // homeServer returns a function that finds the user's own server, or starts it if start is set.
@@ -187,14 +213,19 @@ func homeServer(start bool) func(context.Context) (target, error) {
 // end ends the session with all that runs in it, and an embedded server.
 func (c *connection) end() (err error) {
 	c.ended.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), endPatience)
-		defer cancel()
-		if c.server.kind != kindEmbedded && c.Status().State == client.Connected {
-			c.Client.End(ctx) // if the request does not arrive, the session expires
-		}
+		c.endSession()
 		err = c.close()
 	})
 	return err
+}
+
+// endSession ends the session with all that runs in it. If the request does not arrive, the session expires.
+func (c *connection) endSession() {
+	ctx, cancel := context.WithTimeout(context.Background(), endPatience)
+	defer cancel()
+	if c.server.kind != kindEmbedded && c.Status().State == client.Connected {
+		c.Client.End(ctx)
+	}
 }
 
 // leave closes the connection and keeps the session on the server.
@@ -217,6 +248,16 @@ func (c *connection) close() error {
 // withSession opens a session with a server that runs already, for do, and ends it afterwards.
 func (f *serverFlags) withSession(ctx context.Context, stderr io.Writer, do func(*connection) error) error {
 	conn, err := f.dial(ctx, terminal.NewStatusLine(stderr, f.quiet), client.Options{}, homeServer(false))
+	if err != nil {
+		return err
+	}
+	defer conn.end()
+	return do(conn)
+}
+
+// withObserver is withSession for a command that starts nothing; see dialObserver.
+func (f *serverFlags) withObserver(ctx context.Context, stderr io.Writer, do func(*connection) error) error {
+	conn, err := f.dialObserver(ctx, terminal.NewStatusLine(stderr, f.quiet), client.Options{})
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func newKill() *cobra.Command {
 				}
 				signal = string(name)
 			}
-			return server.withSession(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
+			return server.withObserver(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
 				return killAll(cmd.Context(), conn, ids, signal)
 			})
 		},
@@ -47,7 +47,8 @@ func (f *serverFlags) defineFor(cmd *cobra.Command, min, max int) {
 }
 
 // idHelp says what the ID of a process is.
-const idHelp = "\n\nID is the name of a process in `tether ps` (the newest process of that name), or SESSION/NAME."
+const idHelp = "\n\nID is the name of a process in `tether ps` (the newest process of that name), or SESSION/NAME.\n" +
+	"Behind a gateway, tether looks for it on all hosts of the fleet, unless the URL has ?host=NAME."
 
 // needID refuses fewer than min ids of processes, and more than max unless max is negative.
 func needID(min, max int) cobra.PositionalArgs {

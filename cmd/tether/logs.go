@@ -127,7 +127,7 @@ func (r *logRequest) run(ctx context.Context, id string, stdout *os.File, stderr
 		}
 		printer.Grep = re
 	}
-	return r.withSession(ctx, stderr, func(conn *connection) error {
+	return r.withObserver(ctx, stderr, func(conn *connection) error {
 		printer.Stdout, printer.Stderr = conn.status.Output(stdout), conn.status.Output(stderr)
 		p, err := find(ctx, conn, id)
 		if err != nil {
@@ -188,7 +188,7 @@ func (g *gapNotice) tell(ctx context.Context) {
 		return
 	}
 	dropped := g.process.DroppedBytes
-	if p, err := find(ctx, g.conn, g.process.SessionID+"/"+g.process.ProcessID); err == nil {
+	if p, err := refresh(ctx, g.conn, g.process); err == nil {
 		dropped = p.DroppedBytes
 	}
 	if dropped > g.told {

@@ -24,6 +24,7 @@ type processList struct {
 	asJSON  bool
 	running bool
 	watch   bool
+	all     bool // hosts of a fleet
 	stdout  *os.File
 }
 
@@ -37,12 +38,22 @@ func newPs(stdout *os.File) *cobra.Command {
 			"running process is silent. WAITING is output that was not yet sent to the client. CPU and MEMORY are\n" +
 			"those of the process and all that it started, if the server knows them; for a process that has\n" +
 			"ended, MEMORY is the most that it had. Lines below the list name processes that were killed and are\n" +
-			"still there, and say if a part of a server with a keeper has died.",
+			"still there, and say if a part of a server with a keeper has died. With --all-hosts, a host that does\n" +
+			"not answer is named on standard error, and the exit code is 1.",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if l.watch && l.asJSON {
 				return usageError{errors.New("--watch and --json cannot be used together")}
+			}
+			if l.all && l.watch {
+				return usageError{errors.New("--watch and --all-hosts cannot be used together")}
+			}
+			if l.all {
+				if err := l.checkAll(); err != nil {
+					return err
+				}
+				return l.runAll(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			return l.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -51,6 +62,7 @@ func newPs(stdout *os.File) *cobra.Command {
 	fs.SortFlags = false
 	fs.BoolVar(&l.running, "running", false, "leave out processes that have ended")
 	fs.BoolVarP(&l.watch, "watch", "w", false, "print the list again every second until interrupted")
+	defineAllHosts(fs, &l.all)
 	fs.BoolVar(&l.asJSON, "json", false, "print the answer of the server as JSON")
 	l.define(fs, ownServer)
 	onlyOnce(fs)
@@ -60,15 +72,16 @@ func newPs(stdout *os.File) *cobra.Command {
 func (l *processList) run(ctx context.Context, stdout, stderr io.Writer) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	err := l.withSession(ctx, stderr, func(conn *connection) error {
+	err := l.withObserver(ctx, stderr, func(conn *connection) error {
 		for {
 			all, err := conn.ListProcesses(ctx, "")
 			if err != nil {
 				return err
 			}
-			if err := l.print(stdout, all.Processes); err != nil || !l.watch {
-				l.tellSurvivors(all, stderr)
-				l.tellDeaths(ctx, conn, stderr)
+			if err := l.print(stdout, onHost(conn.Host(), all.Processes)); err != nil || !l.watch {
+				for _, note := range l.notes(ctx, conn, all) {
+					printLine(stderr, note)
+				}
 				return err
 			}
 			select {
@@ -87,12 +100,58 @@ func (l *processList) run(ctx context.Context, stdout, stderr io.Writer) error {
 // escClearScreen moves the cursor to the beginning and clears what follows it.
 const escClearScreen = "\x1b[H\x1b[J"
 
-func (l *processList) print(stdout io.Writer, all []wire.ProcessInfo) error {
+// A listedProcess is a process in a list.
+type listedProcess struct {
+	Host string `json:"host,omitempty"` // of the fleet, in a list of all hosts
+	wire.ProcessInfo
+}
+
+func onHost(host string, all []wire.ProcessInfo) (list []listedProcess) {
+	for _, p := range all {
+		list = append(list, listedProcess{host, p})
+	}
+	return list
+}
+
+// runAll lists the processes on all hosts of a fleet.
+func (l *processList) runAll(ctx context.Context, stdout, stderr io.Writer) error {
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	type listing struct {
+		processes []wire.ProcessInfo
+		notes     []string
+	}
+	answers, err := askHosts(ctx, &l.serverFlags, func(ctx context.Context, conn *connection) (listing, error) {
+		all, err := conn.ListProcesses(ctx, "")
+		if err != nil {
+			return listing{}, err
+		}
+		return listing{all.Processes, l.notes(ctx, conn, all)}, nil
+	})
+	if err != nil {
+		return orSignal(ctx, err)
+	}
+	var all []listedProcess
+	for _, a := range answers {
+		all = append(all, onHost(a.host, a.value.processes)...)
+	}
+	if err := l.print(stdout, all); err != nil {
+		return quietPipe(err)
+	}
+	for _, a := range answers {
+		for _, note := range a.value.notes {
+			printLine(stderr, "host "+a.host+": "+note)
+		}
+	}
+	return tellSilent(answers, stderr)
+}
+
+func (l *processList) print(stdout io.Writer, all []listedProcess) error {
 	if l.running {
 		all = running(all)
 	}
 	if l.asJSON {
-		return printJSON(stdout, append([]wire.ProcessInfo{}, all...))
+		return printJSON(stdout, append([]listedProcess{}, all...))
 	}
 	width := 0
 	if terminal.Is(l.stdout) {
@@ -102,11 +161,11 @@ func (l *processList) print(stdout io.Writer, all []wire.ProcessInfo) error {
 			io.WriteString(stdout, escClearScreen)
 		}
 	}
-	return printProcesses(stdout, all, time.Now(), width)
+	return printProcesses(stdout, all, l.all, time.Now(), width)
 }
 
 // running returns the processes that run.
-func running(all []wire.ProcessInfo) (list []wire.ProcessInfo) {
+func running(all []listedProcess) (list []listedProcess) {
 	for i := range all {
 		if all[i].State == wire.StateRunning {
 			list = append(list, all[i])
@@ -118,24 +177,19 @@ func running(all []wire.ProcessInfo) (list []wire.ProcessInfo) {
 // ownServer is the server that commands use without an address, for their help.
 const ownServer = "the one that `run --detach` starts"
 
-// tellSurvivors names processes that were killed and are still there.
-func (l *processList) tellSurvivors(list wire.ListResult, stderr io.Writer) {
+// notes returns the lines below the list: they name processes that were killed and are still there, and say if workers of the
+// server have died.
+func (l *processList) notes(ctx context.Context, conn *connection, list wire.ListResult) []string {
 	if l.quiet {
-		return
+		return nil
 	}
-	for _, line := range survivorLines(list) {
-		printLine(stderr, line)
+	notes := survivorLines(list)
+	if conn.Has(client.FeatureKeeper) {
+		if state, err := keeperState(ctx, conn.Client); err == nil && state.Deaths > 0 {
+			notes = append(notes, deathsText(state))
+		}
 	}
-}
-
-// tellDeaths says so if workers of the server have died.
-func (l *processList) tellDeaths(ctx context.Context, conn *connection, stderr io.Writer) {
-	if l.quiet || !conn.Has(client.FeatureKeeper) {
-		return
-	}
-	if state, err := keeperState(ctx, conn.Client); err == nil && state.Deaths > 0 {
-		printLine(stderr, deathsText(state))
-	}
+	return notes
 }
 
 // deathsText tells how many workers of a server have died, and how the last one ended.

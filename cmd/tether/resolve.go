@@ -14,7 +14,7 @@ import (
 // resolve finds a process by its name, or by SESSION/NAME, where the beginning of the session's
 // id is enough. If several processes have the name, it returns the newest that has not ended,
 // or the newest of all if all have ended.
-func resolve(f *serverFlags, processes []wire.ProcessInfo, id string) (*wire.ProcessInfo, error) {
+func resolve(f *serverFlags, processes []listedProcess, id string) (*listedProcess, error) {
 	found := named(processes, id)
 	if len(found) == 0 {
 		return nil, unknown(f, processes, id)
@@ -24,7 +24,7 @@ func resolve(f *serverFlags, processes []wire.ProcessInfo, id string) (*wire.Pro
 
 // resolveOnly is resolve for commands that end a process: it refuses a name that several
 // running processes have.
-func resolveOnly(f *serverFlags, processes []wire.ProcessInfo, id string) (*wire.ProcessInfo, error) {
+func resolveOnly(f *serverFlags, processes []listedProcess, id string) (*listedProcess, error) {
 	found := named(processes, id)
 	if len(found) < 2 || found[1].State == wire.StateClosed {
 		return resolve(f, processes, id)
@@ -40,10 +40,10 @@ func resolveOnly(f *serverFlags, processes []wire.ProcessInfo, id string) (*wire
 
 // named returns the processes that match an id: processes that have not ended come first,
 // then newer ones before older ones.
-func named(processes []wire.ProcessInfo, id string) []*wire.ProcessInfo {
-	found := match(processes, func(p *wire.ProcessInfo) bool { return p.ProcessID == id })
+func named(processes []listedProcess, id string) []*listedProcess {
+	found := match(processes, func(p *listedProcess) bool { return p.ProcessID == id })
 	if session, name, whole := strings.Cut(id, "/"); len(found) == 0 && whole && session != "" {
-		found = match(processes, func(p *wire.ProcessInfo) bool {
+		found = match(processes, func(p *listedProcess) bool {
 			return p.ProcessID == name && strings.HasPrefix(p.SessionID, session)
 		})
 	}
@@ -57,7 +57,7 @@ func named(processes []wire.ProcessInfo, id string) []*wire.ProcessInfo {
 	return found
 }
 
-func match(processes []wire.ProcessInfo, is func(*wire.ProcessInfo) bool) (found []*wire.ProcessInfo) {
+func match(processes []listedProcess, is func(*listedProcess) bool) (found []*listedProcess) {
 	for i := range processes {
 		if is(&processes[i]) {
 			found = append(found, &processes[i])
@@ -69,7 +69,7 @@ func match(processes []wire.ProcessInfo, is func(*wire.ProcessInfo) bool) (found
 // maxSuggestions is how many similar names an error about an unknown name lists.
 const maxSuggestions = 5
 
-func unknown(f *serverFlags, processes []wire.ProcessInfo, id string) error {
+func unknown(f *serverFlags, processes []listedProcess, id string) error {
 	text := fmt.Sprintf("no process is called %q", id)
 	var near []string
 	for _, p := range processes {
@@ -87,8 +87,8 @@ func unknown(f *serverFlags, processes []wire.ProcessInfo, id string) error {
 func shortID(id string) string { return id[:min(len(id), 8)] }
 
 // resolveSession finds a session by the beginning of its public id, or by its label.
-func resolveSession(f *serverFlags, sessions []wire.SessionInfo, id string) (*wire.SessionInfo, error) {
-	var found []*wire.SessionInfo
+func resolveSession(f *serverFlags, sessions []listedSession, id string) (*listedSession, error) {
+	var found []*listedSession
 	for i := range sessions {
 		s := &sessions[i]
 		if s.SessionID == id {
@@ -124,15 +124,37 @@ func nameIsFree(ctx context.Context, conn *connection, name string) error {
 	return nil
 }
 
-// find asks the server for the process with an id.
+// find finds the process with an id. If conn leads to a gateway, its host is then the one that has the process.
 func find(ctx context.Context, conn *connection, id string) (*wire.ProcessInfo, error) {
 	return findBy(ctx, conn, id, resolve)
 }
 
-func findBy(ctx context.Context, conn *connection, id string, choose func(*serverFlags, []wire.ProcessInfo, string) (*wire.ProcessInfo, error)) (*wire.ProcessInfo, error) {
-	processes, err := conn.Processes(ctx, "")
+func findBy(ctx context.Context, conn *connection, id string, choose func(*serverFlags, []listedProcess, string) (*listedProcess, error)) (*wire.ProcessInfo, error) {
+	processes, err := everywhere(ctx, conn, listProcesses)
 	if err != nil {
 		return nil, err
 	}
-	return choose(conn.flags, processes, id)
+	p, err := choose(conn.flags, processes, id)
+	if err != nil {
+		return nil, conn.notFound(err)
+	}
+	return &p.ProcessInfo, conn.moveTo(ctx, p.Host)
+}
+
+// refresh asks the server for a process again.
+func refresh(ctx context.Context, conn *connection, p *wire.ProcessInfo) (*wire.ProcessInfo, error) {
+	processes, err := listProcesses(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	now, err := resolve(conn.flags, processes, p.SessionID+"/"+p.ProcessID)
+	if err != nil {
+		return nil, err
+	}
+	return &now.ProcessInfo, nil
+}
+
+func listProcesses(ctx context.Context, conn *connection) ([]listedProcess, error) {
+	processes, err := conn.Processes(ctx, "")
+	return onHost(conn.Host(), processes), err
 }

@@ -9,7 +9,7 @@ import (
 
 func TestResolve(t *testing.T) {
 	t.Parallel()
-	processes := []wire.ProcessInfo{
+	processes := onHost("", []wire.ProcessInfo{
 		{SessionID: "aaaa1111aaaa", ProcessID: "web", State: wire.StateRunning, StartedAtMs: 1},
 		{SessionID: "bbbb2222bbbb", ProcessID: "web", State: wire.StateRunning, StartedAtMs: 2},
 		{SessionID: "cccc3333cccc", ProcessID: "web", State: wire.StateClosed, StartedAtMs: 3},
@@ -19,7 +19,7 @@ func TestResolve(t *testing.T) {
 		{SessionID: "dddd4444dddd", ProcessID: "job", State: wire.StateRunning},
 		{SessionID: "dddd4444dddd", ProcessID: "old", State: wire.StateClosed},
 		{SessionID: "dddd4444dddd", ProcessID: "a/b", State: wire.StateRunning},
-	}
+	})
 	for id, want := range map[string]string{
 		"job":      "dddd4444dddd job", // the other one has ended
 		"old":      "dddd4444dddd old",
@@ -54,7 +54,7 @@ func TestResolve(t *testing.T) {
 
 func TestResolveSession(t *testing.T) {
 	t.Parallel()
-	sessions := []wire.SessionInfo{{SessionID: "aaaa11"}, {SessionID: "aaaa22", Label: "web"}, {SessionID: "aaaa"}}
+	sessions := []listedSession{{"", wire.SessionInfo{SessionID: "aaaa11"}}, {"", wire.SessionInfo{SessionID: "aaaa22", Label: "web"}}, {"", wire.SessionInfo{SessionID: "aaaa"}}}
 	for id, want := range map[string]string{"aaaa": "aaaa", "aaaa1": "aaaa11", "web": "aaaa22", "aaa": "", "x": "", "": ""} {
 		s, err := resolveSession(&serverFlags{}, sessions, id)
 		if (err != nil) != (want == "") || err == nil && s.SessionID != want {

@@ -179,6 +179,9 @@ func (r *runCommand) run(ctx context.Context) (err error) {
 		if _, err := fmt.Fprintln(r.stdout, p.ID()); err != nil {
 			return err
 		}
+		if host := conn.Host(); host != "" && !r.quiet && !r.namesHost() {
+			printLine(r.stderr, "it runs on the host "+host)
+		}
 		return conn.leave()
 	}
 	if conn.server.kind == kindEmbedded {

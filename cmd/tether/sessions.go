@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,60 +13,102 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
+// A sessionList says which sessions to print or to end.
+type sessionList struct {
+	serverFlags
+	all    bool // of all hosts of a fleet
+	asJSON bool
+	end    []string
+}
+
+// A listedSession is a session in a list.
+type listedSession struct {
+	Host string `json:"host,omitempty"` // of the fleet, in a list of all hosts
+	wire.SessionInfo
+}
+
 func newSessions() *cobra.Command {
-	var server serverFlags
-	var asJSON bool
-	var end []string
+	var l sessionList
 	cmd := &cobra.Command{
 		Use:   "sessions [flags]",
 		Short: "List the sessions of a server, or end some",
 		Long: "List the sessions of a server, or end some with all processes in them. A server that tells its\n" +
 			"clients apart shows each client its own. SESSION is the id of a session, the beginning of its id,\n" +
-			"or its label.",
+			"or its label. With --all-hosts, a host that does not answer is named on standard error, and the\n" +
+			"exit code is 1.",
 		Example:               "  tether sessions\n  tether sessions --end 3f2a91c0",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			sessions := []wire.SessionInfo{}
-			err := server.withSession(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
-				all, err := conn.Sessions(cmd.Context())
-				own := conn.PublicID()
-				for i := range all {
-					if all[i].SessionID != own {
-						sessions = append(sessions, all[i])
-					}
-				}
-				if err != nil || len(end) == 0 {
+			switch {
+			case len(l.end) > 0:
+				return l.withObserver(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error { return l.endAll(cmd.Context(), conn) })
+			case l.all:
+				if err := l.checkAll(); err != nil {
 					return err
 				}
-				return endSessions(cmd, conn, sessions, end)
+				answers, err := askHosts(cmd.Context(), &l.serverFlags, listSessions)
+				if err != nil {
+					return err
+				}
+				return errors.Join(l.print(cmd.OutOrStdout(), merge(answers)), tellSilent(answers, cmd.ErrOrStderr()))
+			}
+			var sessions []listedSession
+			err := l.withObserver(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) (err error) {
+				sessions, err = listSessions(cmd.Context(), conn)
+				return err
 			})
-			if len(end) > 0 || err != nil && !errors.Is(err, errNoServer) {
+			if err != nil && !errors.Is(err, errNoServer) {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), sessions)
-			}
-			return printSessions(cmd.OutOrStdout(), sessions, time.Now())
+			return l.print(cmd.OutOrStdout(), sessions)
 		},
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVar(&asJSON, "json", false, "print the answer of the server as JSON")
-	fs.StringArrayVar(&end, "end", nil, "end this `SESSION` and all processes in it; can be repeated")
-	server.define(fs, ownServer)
+	defineAllHosts(fs, &l.all)
+	fs.BoolVar(&l.asJSON, "json", false, "print the answer of the server as JSON")
+	fs.StringArrayVar(&l.end, "end", nil, "end this `SESSION` and all processes in it; can be repeated")
+	l.define(fs, ownServer)
 	onlyOnce(fs)
-	cmd.RegisterFlagCompletionFunc("end", server.completeSessions)
+	cmd.RegisterFlagCompletionFunc("end", l.completeSessions)
 	return cmd
 }
 
-// endSessions ends the sessions with these ids. It returns an error for each failure.
-func endSessions(cmd *cobra.Command, conn *connection, all []wire.SessionInfo, ids []string) error {
+// listSessions returns the sessions of a server, without this one.
+func listSessions(ctx context.Context, conn *connection) (sessions []listedSession, err error) {
+	all, err := conn.Sessions(ctx)
+	for _, s := range all {
+		if s.SessionID != conn.PublicID() {
+			sessions = append(sessions, listedSession{conn.Host(), s})
+		}
+	}
+	return sessions, err
+}
+
+func (l *sessionList) print(w io.Writer, sessions []listedSession) error {
+	if l.asJSON {
+		return printJSON(w, append([]listedSession{}, sessions...))
+	}
+	return printSessions(w, sessions, l.all, time.Now())
+}
+
+// endAll ends the sessions with the given ids. It returns an error for each failure.
+func (l *sessionList) endAll(ctx context.Context, conn *connection) error {
+	sessions, err := everywhere(ctx, conn, listSessions)
+	if err != nil {
+		return err
+	}
 	var failures []error
-	for _, id := range ids {
-		s, err := resolveSession(conn.flags, all, id)
+	for _, id := range l.end {
+		s, err := resolveSession(conn.flags, sessions, id)
+		if err != nil {
+			err = conn.notFound(err)
+		} else {
+			err = conn.moveTo(ctx, s.Host)
+		}
 		if err == nil {
-			err = conn.EndSession(cmd.Context(), s.SessionID)
+			err = conn.EndSession(ctx, s.SessionID)
 		}
 		if errors.Is(err, client.ErrAmbiguous) {
 			err = fmt.Errorf("session %s: %w", id, err)

@@ -80,7 +80,7 @@ func TestEndedProcessesInTheList(t *testing.T) {
 		TetherUsage: &wire.Usage{UserUs: n(4e6), SystemUs: n(1e6), MemoryPeakBytes: n(13 << 20), MemoryOf: wire.OfBound, MemoryKill: &wire.MemoryKill{Processes: 1, Limit: wire.LimitOuter}},
 		Survivors:   []wire.Survivor{{PID: 7, State: "D", Command: "dd", Reason: "it waits"}}}
 	var out bytes.Buffer
-	if err := printProcesses(&out, []wire.ProcessInfo{ended}, time.Now(), 0); err != nil {
+	if err := printProcesses(&out, onHost("", []wire.ProcessInfo{ended}), false, time.Now(), 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"exited 137, out of memory", "5.0s", "<13MiB"} {

@@ -11,17 +11,27 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-func printProcesses(w io.Writer, processes []wire.ProcessInfo, now time.Time, width int) error {
-	t := terminal.NewTable(w, width, "NAME", "SESSION", "STATE", "DOING", "PID", "AGE", "CPU", "MEMORY", "WAITING", "COMMAND")
-	for _, p := range processes {
+func printProcesses(w io.Writer, processes []listedProcess, hosts bool, now time.Time, width int) error {
+	head := []string{"NAME", "SESSION", "STATE", "DOING", "PID", "AGE", "CPU", "MEMORY", "WAITING", "COMMAND"}
+	t := terminal.NewTable(w, width, withHost(hosts, "HOST", head)...)
+	for i := range processes {
+		p := &processes[i].ProcessInfo
 		cpu, memory := cpuText(p.CPUMs), bytesText(p.MemoryBytes)
 		if u := p.TetherUsage; u != nil && p.CPUMs == nil {
 			cpu, memory = endedCPU(u), endedMemory(u)
 		}
-		t.Row(p.ProcessID, shortID(p.SessionID), stateText(&p), doingText(&p), fmt.Sprint(p.PID), ageText(now, p.StartedAtMs),
-			cpu, memory, waitingText(&p), strings.Join(p.Argv, " "))
+		t.Row(withHost(hosts, processes[i].Host, []string{p.ProcessID, shortID(p.SessionID), stateText(p), doingText(p), fmt.Sprint(p.PID),
+			ageText(now, p.StartedAtMs), cpu, memory, waitingText(p), strings.Join(p.Argv, " ")})...)
 	}
 	return t.Flush()
+}
+
+// withHost puts the cell of a host before a row, in a list of all hosts.
+func withHost(hosts bool, host string, row []string) []string {
+	if hosts {
+		return append([]string{host}, row...)
+	}
+	return row
 }
 
 // stateText is the state of a process; blocked means that it waits because its output is not read.
@@ -83,8 +93,9 @@ func ageText(now time.Time, startedMs int64) string {
 	return terminal.Span(now.Sub(time.UnixMilli(startedMs)))
 }
 
-func printSessions(w io.Writer, sessions []wire.SessionInfo, now time.Time) error {
-	t := terminal.NewTable(w, 0, "SESSION", "LABEL", "CLIENT", "STATE", "AGE", "ENDS IN", "PROCESSES")
+func printSessions(w io.Writer, sessions []listedSession, hosts bool, now time.Time) error {
+	head := []string{"SESSION", "LABEL", "CLIENT", "STATE", "AGE", "ENDS IN", "PROCESSES"}
+	t := terminal.NewTable(w, 0, withHost(hosts, "HOST", head)...)
 	for _, s := range sessions {
 		state, ends := "attached", "-"
 		if !s.Attached {
@@ -97,7 +108,8 @@ func printSessions(w io.Writer, sessions []wire.SessionInfo, now time.Time) erro
 		if label == "" {
 			label = "-"
 		}
-		t.Row(shortID(s.SessionID), label, s.ClientName, state, ageText(now, s.CreatedAtMs), ends, fmt.Sprint(s.Processes))
+		t.Row(withHost(hosts, s.Host, []string{shortID(s.SessionID), label, s.ClientName, state, ageText(now, s.CreatedAtMs), ends,
+			fmt.Sprint(s.Processes)})...)
 	}
 	return t.Flush()
 }

@@ -39,7 +39,7 @@ func newUpgrade() *cobra.Command {
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			server.quiet = true // a lost connection is what an upgrade looks like
-			err := server.withSession(ctx, cmd.ErrOrStderr(), func(conn *connection) error {
+			err := server.withObserver(ctx, cmd.ErrOrStderr(), func(conn *connection) error {
 				text, err := upgrade(ctx, conn, to)
 				if err == nil {
 					fmt.Fprintln(cmd.OutOrStdout(), text)

@@ -24,7 +24,7 @@ func newWait() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
-			return failed(orSignal(ctx, server.withSession(ctx, cmd.ErrOrStderr(), func(conn *connection) error {
+			return failed(orSignal(ctx, server.withObserver(ctx, cmd.ErrOrStderr(), func(conn *connection) error {
 				return waitFor(ctx, conn, args[0])
 			})))
 		},
@@ -60,7 +60,7 @@ func waitFor(ctx context.Context, conn *connection, id string) error {
 		case e.Kind == client.Exited:
 			return ofCommand(e.ExitCode)
 		case e.Kind == client.Gap, e.Kind == client.Closed: // the exit may be among the events that are no longer kept
-			if p, err := find(ctx, conn, p.SessionID+"/"+p.ProcessID); err == nil && p.ExitCode != nil {
+			if p, err := refresh(ctx, conn, p); err == nil && p.ExitCode != nil {
 				return ofCommand(*p.ExitCode)
 			}
 		}
@@ -77,7 +77,7 @@ func newRm() *cobra.Command {
 			"to the session of a client and cannot be removed." + idHelp,
 		Example: "  tether rm build\n  tether rm --force web",
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return server.withSession(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
+			return server.withObserver(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
 				var failures []error
 				for _, id := range ids {
 					failures = append(failures, remove(cmd.Context(), conn, id, force))
@@ -128,7 +128,7 @@ func newWhy() *cobra.Command {
 			"for input, for the network, for another process, or for its output to be read." + idHelp,
 		Example: "  tether why web",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return server.withSession(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
+			return server.withObserver(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
 				p, err := find(cmd.Context(), conn, args[0])
 				if err != nil {
 					return err
