@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -28,6 +29,27 @@ func TestNames(t *testing.T) {
 	}
 	if CheckLabels(make([]string, MaxLabels+1)) == nil {
 		t.Error("too many labels are accepted")
+	}
+}
+
+// A host may ask a gateway about a link with a text of any length. It takes no memory to refuse it.
+func TestParseLinkOfALongText(t *testing.T) {
+	text := strings.Repeat(".", 1<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, ok := ParseLink(text); ok {
+		t.Error("it is accepted")
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<16 {
+		t.Errorf("%d bytes", n)
+	}
+	s := LinkSubject{"box", "p", "g", "l", true}
+	if got, ok := ParseLink(s.String()); !ok || got != s {
+		t.Errorf("%+v", got)
+	}
+	if _, ok := ParseLink(s.String() + ".more"); ok {
+		t.Error("a longer subject is accepted")
 	}
 }
 

@@ -64,7 +64,7 @@ func DownSubjects(gateway string) string { return LinkSubject{"*", "*", gateway,
 
 // ParseLink returns the parts of a subject of frames.
 func ParseLink(subject string) (s LinkSubject, ok bool) {
-	parts := strings.Split(subject, ".")
+	parts := strings.SplitN(subject, ".", 8) // one more than there are, so that a longer subject is noticed
 	if len(parts) != 7 || parts[0]+"."+parts[1]+"." != hostPrefix {
 		return s, false
 	}
