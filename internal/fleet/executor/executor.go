@@ -67,7 +67,7 @@ type Executor struct {
 	config Config
 	log    *slog.Logger
 	mux    *link.Mux
-	tasks  sync.WaitGroup // Run waits for them
+	tasks  sync.WaitGroup // Run waits for them; grows only under mu, and before ended
 	early  wake.Signal    // the next beat is due now
 
 	serving context.Context // ends when Run ends
@@ -78,6 +78,7 @@ type Executor struct {
 	sub      *nats.Subscription
 	dropped  <-chan nats.SubStatus // frames were dropped, because too many had arrived; nil without sub
 	draining bool
+	ended    bool // no link is served any more
 }
 
 // New returns an Executor that does nothing until Run is called.
@@ -117,9 +118,22 @@ func (e *Executor) Run(ctx context.Context) error {
 	e.leave()
 	stop()
 	e.mux.Close()
+	e.mu.Lock()
+	e.ended = true
+	e.mu.Unlock()
 	e.tasks.Wait()
 	helpers.Wait()
 	return err
+}
+
+// begin runs a task that Run waits for. It reports false if Run has ended, or is about to.
+func (e *Executor) begin(task func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.ended {
+		e.tasks.Go(task)
+	}
+	return !e.ended
 }
 
 func (e *Executor) droppedFrames() <-chan nats.SubStatus {
@@ -181,7 +195,7 @@ func (e *Executor) tryClaim(ctx context.Context) error {
 	}
 	err = sub.SetPendingLimits(-1, maxPending)
 	if err == nil {
-		err = e.config.Bus.FlushTimeout(flushTime) // a gateway that learns of the host can reach it
+		err = e.flush(ctx) // a gateway that learns of the host can reach it
 	}
 	var lease *directory.Lease
 	if err == nil {
@@ -195,6 +209,13 @@ func (e *Executor) tryClaim(ctx context.Context) error {
 	defer e.mu.Unlock()
 	e.lease, e.sub, e.dropped = lease, sub, sub.StatusChanged(nats.SubscriptionSlowConsumer)
 	return nil
+}
+
+// flush waits until the hub knows the subscriptions.
+func (e *Executor) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
+	return e.config.Bus.FlushWithContext(ctx)
 }
 
 // renew renews the lease, or gets it back.

@@ -31,11 +31,14 @@ func (e *Executor) accept(l *link.Link, open []byte) {
 	l.SetWindow(o.Window)
 	c := &client{link: l, from: from, open: o}
 	e.clients.add(c)
-	e.tasks.Go(func() { // ends with the link
+	if !e.begin(func() { // ends with the link
 		e.serve(c)
 		l.Close()
 		e.clients.remove(c)
-	})
+	}) {
+		l.Abort(link.Refused, "the host is leaving the fleet")
+		e.clients.remove(c)
+	}
 }
 
 // serve serves a client until its link ends.
