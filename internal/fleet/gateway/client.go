@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -36,7 +37,7 @@ type client struct {
 	from    listen.Client
 	stream  *rpc.WebSocket
 	conn    net.Conn
-	log     interface{ Info(string, ...any) }
+	log     *slog.Logger
 
 	link   hostLink
 	record *record // of its session; nil: not known yet. The lock of the gateway guards it, once there is a link
