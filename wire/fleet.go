@@ -18,7 +18,7 @@ type FleetHost struct {
 	Sessions int      `json:"sessions"`
 	Load     float64  `json:"load"` // of the machine in the last minute, per processor
 	Version  string   `json:"version"`
-	Sandbox  string   `json:"sandbox"` // which sandboxes work; empty: not known
+	Sandbox  string   `json:"sandbox"` // which backend confines commands; "none": they cannot be confined; "": not known yet
 }
 
 // States of hosts.

@@ -131,6 +131,7 @@ func TestAllHostsRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, url := f.startGateway(t, "--ws-auth", "capability-token", "--ws-token-file", token)
+	_, socket := f.startGateway(t, "--listen", "unix://"+filepath.Join(f.work, "gate.sock"))
 	f.await(t, "a reachable")
 	plain := f.startPart(t, "serve", "--listen", "ws://127.0.0.1:0", "--no-keeper").line(t)
 	for _, row := range []struct {
@@ -139,6 +140,7 @@ func TestAllHostsRefusals(t *testing.T) {
 		want string
 	}{
 		{[]string{"--url", url, "--token-file", token}, 0, ""},
+		{[]string{"--url", socket}, 0, ""},
 		{[]string{"--url", url}, exitError, "tether: cannot connect to " + url + ": it requires a token; name the file that holds it with --token-file, or set TETHER_TOKEN\n"},
 		{[]string{"--url", url + "/?host=a", "--token-file", token}, exitUsage, "--all-hosts: leave out what follows the ?"},
 		{[]string{"--url", plain}, exitError, "tether: --all-hosts: " + plain + ": it is not the gateway of a fleet; leave the flag out to ask this server alone\n"},
