@@ -442,6 +442,27 @@ func TestClientLeavesBeforeItsSessionIsFound(t *testing.T) {
 	}
 }
 
+// A client that is refused a session may open one on the same connection, and resume that later.
+func TestSessionAfterARefusedResume(t *testing.T) {
+	t.Parallel()
+	f := fleettest.Start(t)
+	gate := f.Gateway(listen.Config{}, "")
+	host(t, f, f.Hosts(), fleettest.HostConfig{Host: fleet.Host{Name: "box"}, Server: server.Config{SessionTTL: time.Minute}})
+	awaitHosts(t, gate.URL, "box")
+	first := tethertest.Dial(t, gate.URL)
+	session := first.Handshake("")
+	second := tethertest.Dial(t, gate.URL)
+	if m := second.Call("initialize", opening(session.SessionID)); m.Error == nil || m.Error.Code != wire.CodeSessionAttached {
+		t.Fatalf("%s", m.Raw)
+	}
+	own := second.Handshake("")
+	second.Close()
+	again := tethertest.Dial(t, gate.URL)
+	if resumed := again.Handshake(own.SessionID); resumed.SessionID != own.SessionID {
+		t.Errorf("%+v", resumed)
+	}
+}
+
 // A connection that is refused a session, because another one has it, does not let its record end early.
 func TestRefusedResumeKeepsTheRecord(t *testing.T) {
 	t.Parallel()

@@ -49,14 +49,14 @@ func newRecord(key string, s fleet.Session, rev uint64) *record {
 
 // attach records that a client has a session. It is called once for each link, before the client knows the session.
 func (g *Gateway) attach(ctx context.Context, c *client, a fleet.Attached) error {
-	r := c.record
-	if r != nil {
-		if r.key != a.Session {
-			return errors.New("the host has attached another session")
-		}
+	switch r := c.record; {
+	case r == nil:
+	case r.key == a.Session:
 		c.attachedOnce = true
 		return nil
-	}
+	case c.attachedOnce:
+		return errors.New("the host has attached another session")
+	} // else the host has refused the session, and the client has opened one of its own on the same connection
 	s := fleet.Session{Host: c.link.to.Host, Epoch: firstEpoch, Principal: c.from.Principal, TTLMs: a.TTLMs}
 	rev, err := g.sessions.Create(ctx, a.Session, s, attachedTTL(s.TTL()))
 	if err != nil {
