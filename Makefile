@@ -33,6 +33,7 @@ check: ## format, vet for each platform, lint
 	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
 	@for os in linux darwin windows; do echo "vet $$os"; GOOS=$$os go vet ./... || exit 1; done
 	@for tag in mcp fleet; do for os in linux darwin windows; do echo "vet $$os with $$tag"; GOOS=$$os go vet -tags $$tag ./cmd/tether || exit 1; done; done
+	@echo vet tests with fleet; go vet -tags fleet ./client/... ./unifiedexec
 	@for os in linux darwin windows; do echo "build $$os with split"; GOOS=$$os go build -tags split -o /dev/null ./cmd/tether || exit 1; done
 	@echo "vet with interop"; go vet -tags interop ./...
 	@echo staticcheck; go tool -modfile=tools/go.mod staticcheck -tags interop ./...
@@ -63,7 +64,10 @@ record: ## record the answers of the reference in interop/testdata
 soak: export TETHER_SOAK=1
 soak: bubblewrap build ## all tests, with tests of load and time at full length; before a release
 	go test -race -count 1 -timeout $(SOAKLIMIT) ./...
+	@echo through gateways
+	go test -race -count 1 -tags fleet -timeout $(SOAKLIMIT) ./client ./client/files ./client/web ./unifiedexec
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(SOAKLIMIT) ./interop -live
+	@scripts/with-reference go test -tags interop -count 1 -timeout $(SOAKLIMIT) ./interop -gateways 1
 
 model: build ## random operations and faults against both servers, for MODELTIME=5m each
 	@scripts/with-reference go test -tags interop -count 1 -timeout 60m -v -run TestClientModel ./interop -model $(MODELTIME)

@@ -49,6 +49,7 @@ func Front(t testing.TB, srv *server.Server, on listen.Config) (url string, stop
 		gate.Stop()
 	})
 	t.Cleanup(stop)
+	<-gate.Hosts.Loaded() // before that, the gateway refuses clients
 	Await(t, gate.Hosts, "the server has joined", func() bool {
 		h, known := gate.Hosts.Get("box")
 		return known && h.State == directory.Reachable
