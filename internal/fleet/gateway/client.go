@@ -56,30 +56,61 @@ type hostLink struct {
 func (g *Gateway) serve(ctx context.Context, stream *rpc.WebSocket, from listen.Client) {
 	c := &client{gateway: g, from: from, stream: stream, conn: stream.Conn(), log: g.log.With("peer", from.Peer)}
 	defer c.conn.Close()
-	stop := context.AfterFunc(ctx, func() { c.conn.SetReadDeadline(time.Unix(1, 0)) })
-	h, err := readHello(stream.Reader(), c.control)
-	if err != nil {
-		stop()
-		if ctx.Err() != nil {
-			c.part(errStopping)
-		}
-		return
+	err := errAnswered
+	for err == errAnswered {
+		err = c.begin(ctx)
 	}
-	stop()
-	switch err := c.connectPresent(ctx, h); {
-	case err == nil:
-	case errors.Is(err, errLeft):
-		return
-	case ctx.Err() != nil:
-		c.part(errStopping)
-		return
-	default:
-		c.refuse(h, err)
+	if err != nil {
 		return
 	}
 	c.splice(ctx)
 	g.forget(c)
 	g.detach(c)
+}
+
+// errAnswered means that the client was answered that its session is not known, and may ask for another one.
+var errAnswered = errors.New("the session is not known")
+
+// begin reads the first message of a client, and connects it to its host. If it returns another error than errAnswered, the client was told
+// why, and has to leave.
+func (c *client) begin(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { c.conn.SetReadDeadline(time.Unix(1, 0)) })
+	h, err := readHello(c.stream.Reader(), c.control)
+	stop()
+	if err == nil {
+		err = c.connectPresent(ctx, h)
+	}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		c.part(errStopping)
+	case errors.Is(err, errLeft):
+	case errors.Is(err, directory.ErrNoSession):
+		c.log.Info("a client resumes a session that the fleet does not know")
+		if err = c.answer(h, unknownSession(h.resume)); err == nil {
+			err = errAnswered
+		}
+	default:
+		c.refuse(h, err)
+	}
+	return err
+}
+
+// unknownSession is how a server answers that it does not know a session.
+func unknownSession(id string) error {
+	return wire.Errorf(wire.CodeInvalidRequest, "unknown session id %s", id)
+}
+
+// answer answers the first message of a client with an error.
+func (c *client) answer(h hello, why error) error {
+	e, ok := errors.AsType[*wire.Error](why)
+	if !ok {
+		e = wire.Errorf(wire.CodeInvalidRequest, "%v", why)
+	}
+	c.conn.SetWriteDeadline(time.Now().Add(partingTime))
+	defer c.conn.SetWriteDeadline(time.Time{})
+	_, err := c.conn.Write(websocket.AppendFrame(nil, websocket.Text, true, false, wire.AppendError(nil, h.id, e)))
+	return err
 }
 
 // control answers a control frame before the first message, as a server does. Later ones are for the host.
@@ -200,15 +231,10 @@ func (c *client) open(ctx context.Context, r route, h hello) error {
 func (c *client) refuse(h hello, why error) {
 	c.gateway.counts.refused.Add(1)
 	c.log.Info("a client gets no host", "err", why)
-	code := uint16(rpc.CloseTryAgain)
-	if h.init && !isTemporary(why) {
-		c.conn.SetWriteDeadline(time.Now().Add(partingTime))
-		answer := wire.AppendError(nil, h.id, wire.Errorf(wire.CodeInvalidRequest, "%v", why))
-		if _, err := c.conn.Write(websocket.AppendFrame(nil, websocket.Text, true, false, answer)); err != nil {
-			return
-		}
+	if h.init && !isTemporary(why) && c.answer(h, why) != nil {
+		return
 	}
-	c.part(&rpc.CloseError{Code: code, Reason: why.Error()})
+	c.part(&rpc.CloseError{Code: rpc.CloseTryAgain, Reason: why.Error()})
 }
 
 // part ends the connection with a close frame. It is called between two frames.

@@ -328,7 +328,8 @@ func awaitRefusal(t *testing.T, url, reason string) {
 	t.Errorf("%s does not refuse sessions", url)
 }
 
-// A session that no host has is answered as by a server: the client learns that it is lost.
+// A session that the fleet does not know is answered as by a server: the client learns that it is lost, and may open another one. No host
+// learns the id.
 func TestUnknownSession(t *testing.T) {
 	t.Parallel()
 	f := fleettest.Start(t)
@@ -337,8 +338,22 @@ func TestUnknownSession(t *testing.T) {
 	awaitHosts(t, gate.URL, "box")
 	id := "3b241101-e2bb-4255-8caf-4136c566a962"
 	want := refusal(t, direct.URL, "", opening(id))
-	if got := refusal(t, gate.URL, "", opening(id)); got.Code != want.Code || got.Message != want.Message {
-		t.Errorf("%+v, a server answers %+v", got, want)
+	c := tethertest.Dial(t, gate.URL)
+	m := c.Call("initialize", opening(id))
+	if m.Error == nil || m.Error.Code != want.Code || m.Error.Message != want.Message {
+		t.Errorf("%s, a server answers %+v", m.Raw, want)
+	}
+	if c.Handshake("").SessionID == "" {
+		t.Error("no other session is opened")
+	}
+	own := tethertest.Dial(t, direct.URL)
+	session := own.Handshake("") // at the host's own listener
+	own.Close()
+	if e := refusal(t, gate.URL, "", opening(session.SessionID)); e.Code != want.Code {
+		t.Errorf("a session of the host's own listener: %+v", e)
+	}
+	if again := tethertest.Dial(t, gate.URL+"/?host=box").Handshake(session.SessionID); again.SessionID != session.SessionID {
+		t.Errorf("with the name of its host: %+v", again)
 	}
 }
 

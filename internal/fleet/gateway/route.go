@@ -39,8 +39,9 @@ func parseQuery(raw string) (q directory.Query, err error) {
 	return q, errors.Join(err, fleet.CheckLabels(q.Labels))
 }
 
-// route finds the host of a client. If the client resumes a session that the directory does not know, or that belongs to
-// another principal, it gets any host, which answers that it does not know the session.
+// route finds the host of a client. If the client resumes a session that the directory does not know, or that belongs to another principal,
+// the error is directory.ErrNoSession: no host may learn the id of a session that it does not have. Only a host that the client names is asked
+// nevertheless.
 func (g *Gateway) route(ctx context.Context, h hello, c listen.Client) (route, error) {
 	q, err := parseQuery(c.Query)
 	if err != nil {
@@ -52,7 +53,7 @@ func (g *Gateway) route(ctx context.Context, h hello, c listen.Client) (route, e
 		if err == nil {
 			return g.routeTo(newRecord(key, session, rev))
 		}
-		if !errors.Is(err, directory.ErrNoSession) {
+		if !errors.Is(err, directory.ErrNoSession) || q.Host == "" {
 			return route{}, err
 		}
 	}
