@@ -49,7 +49,25 @@ func Start(t testing.TB) *Fleet {
 	}
 	f.Keys = keys
 	t.Cleanup(func() { f.hub.Close() })
+	f.makeDirectory()
 	return f
+}
+
+// makeDirectory makes the buckets of the directory, as the first gateway would: a server of NATS that is closed while it makes one
+// leaves goroutines.
+func (f *Fleet) makeDirectory() {
+	f.t.Helper()
+	conn := f.Connect(hub.RoleGateway, "maker", "")
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	<-f.hostsOf(conn, true).Loaded()
+	sessions, err := directory.NewSessions(conn)
+	if err == nil {
+		_, _, err = sessions.TakeOver(ctx, fleet.SessionKey("none"), "", func(d time.Duration) time.Duration { return d })
+	}
+	if !errors.Is(err, directory.ErrNoSession) {
+		f.t.Fatal(err)
+	}
 }
 
 func (f *Fleet) openHub(address string) {
@@ -124,7 +142,12 @@ func closeBus(conn *nats.Conn) {
 // Hosts returns the table of hosts, as an operator sees it.
 func (f *Fleet) Hosts() *directory.Hosts {
 	f.t.Helper()
-	hosts, err := directory.NewHosts(f.Connect(hub.RoleOperator, "operator", ""), false, f.log)
+	return f.hostsOf(f.Connect(hub.RoleOperator, "operator", ""), false)
+}
+
+func (f *Fleet) hostsOf(conn *nats.Conn, gateway bool) *directory.Hosts {
+	f.t.Helper()
+	hosts, err := directory.NewHosts(conn, gateway, f.log)
 	if err != nil {
 		f.t.Fatal(err)
 	}
