@@ -57,9 +57,7 @@ func Connect(ctx context.Context, c Config) (*nats.Conn, error) {
 	o.CustomDialer = d
 	o.SkipHostLookup = true // the dialer does it, and can be interrupted
 	if c.Credentials != "" {
-		if err := nats.UserCredentials(c.Credentials)(&o); err != nil {
-			return nil, err
-		}
+		o.UserJWT, o.SignatureCB = c.userJWT, c.sign // nats.UserCredentials would expand variables in the path
 	}
 	conn, err := o.Connect()
 	if err != nil {

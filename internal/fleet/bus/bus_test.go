@@ -338,3 +338,22 @@ func TestDisconnected(t *testing.T) {
 		t.Error("a message is accepted while the hub is away")
 	}
 }
+
+// The path of the credentials is taken as it is, and the file is read for each connection.
+func TestPathOfCredentials(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, t.TempDir(), "127.0.0.1:0")
+	text, err := os.ReadFile(credentials(t, h.Keys()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "$HOME ~ ${x}.creds")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := bus.Connect(t.Context(), bus.Config{URL: h.URL(), Credentials: path, Inbox: fleet.HostInbox(host)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}

@@ -96,17 +96,42 @@ func (c Config) checkCredentials() error {
 	if c.Credentials == "" {
 		return nil
 	}
+	if _, err := c.userJWT(); err != nil {
+		return err
+	}
+	_, err := c.sign(nil)
+	return err
+}
+
+// userJWT and sign are called for each connection, so that credentials that were replaced in the file count.
+func (c Config) userJWT() (token string, err error) {
+	err = c.readCredentials(func(text []byte) error {
+		token, err = nkeys.ParseDecoratedJWT(text)
+		return err
+	})
+	return token, err
+}
+
+func (c Config) sign(nonce []byte) (signature []byte, err error) {
+	err = c.readCredentials(func(text []byte) error {
+		key, err := nkeys.ParseDecoratedUserNKey(text)
+		if err != nil {
+			return err
+		}
+		defer key.Wipe()
+		signature, err = key.Sign(nonce)
+		return err
+	})
+	return signature, err
+}
+
+func (c Config) readCredentials(parse func([]byte) error) error {
 	text, err := os.ReadFile(c.Credentials)
 	if err != nil {
 		return fmt.Errorf("read the credentials: %w", err)
 	}
-	key, err := nkeys.ParseDecoratedNKey(text)
-	if err == nil {
-		key.Wipe()
-		_, err = nkeys.ParseDecoratedJWT(text)
-	}
-	clear(text)
-	if err != nil {
+	defer clear(text)
+	if parse(text) != nil {
 		return fmt.Errorf("the file %s holds no credentials of NATS", c.Credentials)
 	}
 	return nil
