@@ -40,7 +40,6 @@ const (
 type testFleet struct {
 	dir      string
 	keys     *hub.Keys
-	hubURL   string
 	hub      *program
 	gateways []*program
 
