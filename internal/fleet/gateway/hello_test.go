@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"math"
 	"runtime"
 	"testing"
 	"testing/iotest"
@@ -14,14 +15,19 @@ import (
 // The memory for the first message grows with what has arrived, not with what a client announces.
 func TestHelloTakesNoMemoryInAdvance(t *testing.T) {
 	frame := websocket.AppendFrame(nil, websocket.Text, true, true, make([]byte, maxHello))
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	if _, err := readHello(bufio.NewReader(bytes.NewReader(frame[:100])), nil); err == nil {
-		t.Error("no error")
+	least := uint64(math.MaxUint64)
+	for range 20 { // other goroutines of this process allocate, too
+		in := bufio.NewReader(bytes.NewReader(frame[:100]))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := readHello(in, nil); err == nil {
+			t.Error("no error")
+		}
+		runtime.ReadMemStats(&after)
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
 	}
-	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > maxHello/4 {
-		t.Errorf("%d bytes for a message of which 100 bytes have arrived", n)
+	if least > maxHello/4 {
+		t.Errorf("%d bytes for a message of which 100 bytes have arrived", least)
 	}
 }
 
