@@ -260,7 +260,7 @@ func TestFleetUpgrade(t *testing.T) {
 	}
 }
 
-// The fleet refuses who is not part of it, and each part says why.
+// A fleet refuses programs without valid credentials, and each part says why.
 func TestFleetRefusals(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/tetherexec/tether/internal/fleet"
 )
 
-// The hub accepts nobody but the owner of a key in a certificate that the fleet has signed, and that is neither expired nor revoked.
+// The hub accepts a client only if it owns the key of a certificate that the fleet has signed, and that is neither expired nor revoked.
 func TestCredentialsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, nil)
@@ -118,7 +118,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// All who open the keys of one directory at once get the same ones, and nobody else can read them.
+// All programs that open the keys of one directory at once get the same ones, and no other user can read them.
 func TestKeysAreMadeOnce(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state", "keys")

@@ -67,7 +67,7 @@ func OpenKeys(dir string) (*Keys, error) {
 	return k, nil
 }
 
-// makeSecrets makes the file of secrets, unless it exists. Nobody sees a part of it.
+// makeSecrets makes the file of secrets, unless it exists. No other process sees a part of it.
 func makeSecrets(name string) error {
 	s := secrets{Secret: make([]byte, sha256.Size)}
 	rand.Read(s.Secret)
