@@ -27,42 +27,65 @@ const (
 // A keeper is the state of the keeper's process. fields lists the part of it that is carried over when the keeper is
 // replaced in place.
 type keeper struct {
-	table                     // the descriptors that it holds
+	table                     // the descriptors that it holds for the worker
 	worker, spare, check peer // its children
+	settings
+	handles
+	history
+	ending
+	buffers
 
-	program   int // descriptor of the worker's program
-	previous  int // of the program before an upgrade, until that is complete; otherwise -1
-	candidate int // of the spare's program; otherwise -1
-	notice    int // of a file for the last error; -1: none
+	due     [timers]int
+	now     int // when wait returned
+	command command
+	unwatch func()     // ends the delivery of signals
+	pages   trim.Pages // of the program; nil: not yet known
+}
+
+// settings are what the keeper was started with. 1 means yes.
+type settings struct {
+	json   int // the log is JSON
+	hasty  int // there are no pauses between workers
+	beat   int // a worker without a beat for this time is frozen; 0: it need not beat
+	hangup int // SIGHUP ends the server
+	purges int // see Config.KillOrphans
+}
+
+// handles are descriptors of the keeper itself; -1: it has none.
+type handles struct {
+	program   int // the worker's program
+	previous  int // the program before an upgrade, until that is complete
+	candidate int // the spare's program
+	notice    int // a file for the last error
 	bell      int // an eventfd: the worker asks the keeper to look at its queue now
 	signals   int // a pipe in which signals arrive as bytes
 	signalled int // its other end
-	json      int // 1: the log is JSON
-	hasty     int // 1: there are no pauses between workers
-	beat      int // a worker without a beat for this time is frozen; 0: it need not beat
-	hangup    int // 1: SIGHUP ends the server
-	purges    int // 1: see Config.KillOrphans
+}
 
+// history is what has happened to the workers.
+type history struct {
 	number   int // of workers that were started
 	deaths   int // in a row, without serviceTime between them
 	died     int // workers that have died or could not be started, in all
 	served   int // 1: a worker has been ready
 	cause    int // why the last worker was replaced: a Cause, with its detail
 	detail   int
-	bye      int // 1: the worker ends the server
-	stays    int // a process that outlives the server; 0: none
-	stopping int // the signal that ends the server; 0: none has
 	adopted  int // how many children there were when the last worker died; later ones are orphans
 	endedAt  int // time of the last search for children that have ended
 	purgedBy int // when the search for what the last worker has left is given up
-	due      [timers]int
+}
 
-	now     int  // when wait returned
-	status  int  // exit status; -1: the keeper runs
-	retried bool // a worker has died while it ended the server, and another one does it
-	command command
-	unwatch func()                      // ends the delivery of signals
-	pages   trim.Pages                  // of the program; nil: not yet known
+// ending is how the server ends.
+type ending struct {
+	bye      int  // 1: the worker ends the server
+	stopping int  // the signal that ends the server; 0: none has
+	stays    int  // a process that outlives the server; 0: none
+	retried  bool // a worker has died while it ended the server, and another one does it
+	status   int  // exit status; -1: the keeper runs
+}
+
+// buffers are made once, because the keeper does not collect garbage.
+type buffers struct {
 	poll    [2 + 2*maxPeers]unix.PollFd // bell, signals; then end and socket of each peer
 	in, out packet
 	text    [4096]byte // for reading

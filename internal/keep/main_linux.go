@@ -52,8 +52,9 @@ func keeperMain(args []string) int {
 
 func newKeeper() *keeper {
 	return &keeper{
-		program: -1, previous: -1, candidate: -1, notice: -1, bell: -1, signals: -1, signalled: -1, status: -1,
 		worker: noPeer, spare: noPeer, check: noPeer,
+		handles: handles{program: -1, previous: -1, candidate: -1, notice: -1, bell: -1, signals: -1, signalled: -1},
+		ending:  ending{status: -1},
 	}
 }
 
