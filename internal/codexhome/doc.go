@@ -6,5 +6,5 @@
 // Where a change belongs: home.go finds the directories; read.go answers a request
 // and knows the order of the files; project.go has trust and the files of projects;
 // managed.go the requirements that a managed configuration implies; layer.go reads
-// one file; tree.go and write.go parse and write TOML; errors.go has the errors.
+// one file; errors.go has the errors. Package toml parses and writes the files.
 package codexhome

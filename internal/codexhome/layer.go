@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tetherexec/tether/internal/oserr"
+	"github.com/tetherexec/tether/internal/toml"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -33,16 +34,16 @@ func newReader(ctx context.Context) *reader { return &reader{ctx, maxAll} }
 type layer struct {
 	source string // shown by the client
 	path   string
-	config *table
+	config *toml.Table
 }
 
 // wire returns the part of the layer that the paths select, or nil.
 func (l layer) wire(paths [][]string) (*wire.ConfigLayer, error) {
-	selected := l.config.keep(paths)
-	if len(selected.keys) == 0 {
+	selected := l.config.Keep(paths)
+	if len(selected.Keys) == 0 {
 		return nil, nil
 	}
-	text, err := selected.text()
+	text, err := selected.Text()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", l.path, err)
 	}
@@ -55,12 +56,12 @@ func (l layer) wire(paths [][]string) (*wire.ConfigLayer, error) {
 type fileError struct {
 	path   string
 	read   error
-	syntax *syntaxError
+	syntax *toml.SyntaxError
 }
 
 func (e *fileError) Error() string {
 	if e.syntax != nil {
-		return fmt.Sprintf("%s:%d:%d: %s", e.path, e.syntax.line, e.syntax.column, e.syntax.message)
+		return fmt.Sprintf("%s:%d:%d: %s", e.path, e.syntax.Line, e.syntax.Column, e.syntax.Message)
 	}
 	return e.readText()
 }
@@ -69,7 +70,7 @@ func (e *fileError) Unwrap() error    { return e.read }
 func (e *fileError) readText() string { return oserr.Text(e.read) }
 
 // readTOML reads a configuration file. A file that does not exist is nil.
-func (r *reader) readTOML(path string) (*table, *fileError) {
+func (r *reader) readTOML(path string) (*toml.Table, *fileError) {
 	if err := context.Cause(r.ctx); err != nil {
 		return nil, &fileError{path: path, read: err}
 	}
@@ -84,8 +85,8 @@ func (r *reader) readTOML(path string) (*table, *fileError) {
 		return nil, &fileError{path: path, read: err}
 	}
 	r.left -= len(document)
-	config, err := parse(r.ctx, document)
-	if syntax, ok := errors.AsType[*syntaxError](err); ok {
+	config, err := toml.Parse(r.ctx, document)
+	if syntax, ok := errors.AsType[*toml.SyntaxError](err); ok {
 		return nil, &fileError{path: path, syntax: syntax}
 	}
 	if err != nil {

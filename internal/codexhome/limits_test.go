@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/toml"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -23,20 +24,20 @@ func many(n int, format string) string {
 // A file that would cost the decoder much time or memory is refused before it is decoded.
 func TestLimitsOfAFile(t *testing.T) {
 	const room = maxFile - 100
-	deep := fmt.Sprintf(":1:1: nested more than %d levels deep", maxNesting)
-	keys := fmt.Sprintf(":1:1: more than %d keys, tables and lists", maxKeys)
+	deep := fmt.Sprintf(":1:1: nested more than %d levels deep", toml.MaxNesting)
+	keys := fmt.Sprintf(":1:1: more than %d keys, tables and lists", toml.MaxKeys)
 	tests := map[string]struct{ text, want string }{
 		"a dotted key":        {"x" + strings.Repeat(".a", room/2) + " = 1", deep},
 		"a dotted header":     {"[x" + strings.Repeat(".a", room/2) + "]", deep},
 		"brackets":            {"x = " + strings.Repeat("[", 9000) + strings.Repeat("]", 9000), deep},
 		"braces":              {"x = " + strings.Repeat("{a=", 9000) + "1" + strings.Repeat("}", 9000), deep},
-		"keys":                {many(maxKeys+1, "k%x=1"), keys},
-		"parts of keys":       {many(maxKeys/4+1, "a.b.c.k%x=1"), keys},
-		"tables":              {many(maxKeys+1, "[t%x]"), keys},
-		"lists of tables":     {strings.Repeat("[[t]]\n", maxKeys+1), keys},
-		"empty inline tables": {"x = [" + strings.Repeat("{},", maxKeys) + "]", keys},
-		"empty lists":         {"x = [" + strings.Repeat("[],", maxKeys) + "]", keys},
-		"values":              {"x = [" + strings.Repeat("1,", maxValues) + "]", fmt.Sprintf(":1:1: more than %d values", maxValues)},
+		"keys":                {many(toml.MaxKeys+1, "k%x=1"), keys},
+		"parts of keys":       {many(toml.MaxKeys/4+1, "a.b.c.k%x=1"), keys},
+		"tables":              {many(toml.MaxKeys+1, "[t%x]"), keys},
+		"lists of tables":     {strings.Repeat("[[t]]\n", toml.MaxKeys+1), keys},
+		"empty inline tables": {"x = [" + strings.Repeat("{},", toml.MaxKeys) + "]", keys},
+		"empty lists":         {"x = [" + strings.Repeat("[],", toml.MaxKeys) + "]", keys},
+		"values":              {"x = [" + strings.Repeat("1,", toml.MaxValues) + "]", fmt.Sprintf(":1:1: more than %d values", toml.MaxValues)},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +63,7 @@ func TestLimitsOfAFile(t *testing.T) {
 func TestLargeFilesAreRead(t *testing.T) {
 	m := newMachine(t)
 	for name, text := range map[string]string{
-		"keys":     "x = [" + strings.Repeat("[],", maxKeys-2) + "]\n",
+		"keys":     "x = [" + strings.Repeat("[],", toml.MaxKeys-2) + "]\n",
 		"projects": many(4000, "[projects.\"/home/me/src/p%x\"]\ntrust_level = \"trusted\""),
 		"comments": strings.Repeat("#", maxFile-1) + "\n",
 	} {
@@ -118,7 +119,7 @@ func TestReadEndsWithTheClient(t *testing.T) {
 	if _, err := m.read(ctx, m.work, params(t, m.work, servers, nil)); !errors.Is(err, gone) {
 		t.Errorf("before the first file: %v", err)
 	}
-	if _, err := parse(ctx, []byte("a = 1\n")); !errors.Is(err, gone) {
+	if _, err := toml.Parse(ctx, []byte("a = 1\n")); !errors.Is(err, gone) {
 		t.Errorf("in a file: %v", err)
 	}
 }

@@ -4,48 +4,50 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tetherexec/tether/internal/toml"
 )
 
 // requirementsOf returns the requirements that a managed configuration implies: a
 // user may not change what it sets.
-func requirementsOf(managed *table) (*table, error) {
-	required := newTable()
-	policy, err := approvalPolicy(managed.values["approval_policy"])
+func requirementsOf(managed *toml.Table) (*toml.Table, error) {
+	required := toml.New()
+	policy, err := approvalPolicy(managed.Values["approval_policy"])
 	if err != nil {
 		return nil, within(err, "approval_policy")
 	}
 	if policy != nil {
-		required.set("allowed_approval_policies", []any{policy})
+		required.Set("allowed_approval_policies", []any{policy})
 	}
-	reviewer, err := variant(managed.values["approvals_reviewer"], "user", "auto_review", "guardian_subagent")
+	reviewer, err := variant(managed.Values["approvals_reviewer"], "user", "auto_review", "guardian_subagent")
 	if err != nil {
 		return nil, within(err, "approvals_reviewer")
 	}
 	switch reviewer {
 	case "user":
-		required.set("allowed_approvals_reviewers", []any{"user"})
+		required.Set("allowed_approvals_reviewers", []any{"user"})
 	case "auto_review", "guardian_subagent": // two names of the same reviewer
-		required.set("allowed_approvals_reviewers", []any{"auto_review", "user"})
+		required.Set("allowed_approvals_reviewers", []any{"auto_review", "user"})
 	}
-	mode, err := variant(managed.values["sandbox_mode"], "read-only", "workspace-write", "danger-full-access")
+	mode, err := variant(managed.Values["sandbox_mode"], "read-only", "workspace-write", "danger-full-access")
 	if err != nil {
 		return nil, within(err, "sandbox_mode")
 	}
 	switch mode {
 	case "":
 	case "read-only":
-		required.set("allowed_sandbox_modes", []any{mode})
+		required.Set("allowed_sandbox_modes", []any{mode})
 	default: // stricter values are always allowed
-		required.set("allowed_sandbox_modes", []any{"read-only", mode})
+		required.Set("allowed_sandbox_modes", []any{"read-only", mode})
 	}
 	return required, nil
 }
 
 // approvalPolicy checks a policy; if there is none it returns nil.
 func approvalPolicy(value any) (any, error) {
-	if t, ok := value.(*table); ok {
-		granular, ok := t.values["granular"].(*table)
-		if !ok || len(t.keys) != 1 {
+	if t, ok := value.(*toml.Table); ok {
+		granular, ok := t.Values["granular"].(*toml.Table)
+		if !ok || len(t.Keys) != 1 {
 			return nil, fmt.Errorf("wanted exactly 1 element, expected `granular`")
 		}
 		return granularPolicy(granular)
@@ -63,24 +65,24 @@ func approvalPolicy(value any) (any, error) {
 }
 
 // granularPolicy fills in the defaults.
-func granularPolicy(given *table) (*table, error) {
-	full := newTable()
+func granularPolicy(given *toml.Table) (*toml.Table, error) {
+	full := toml.New()
 	for _, field := range []struct {
 		name     string
 		required bool
 	}{{"sandbox_approval", true}, {"rules", true}, {"skill_approval", false}, {"request_permissions", false}, {"mcp_elicitations", true}} {
-		value, ok := given.values[field.name]
+		value, ok := given.Values[field.name]
 		switch {
 		case ok:
-			full.set(field.name, value)
+			full.Set(field.name, value)
 		case field.required:
 			return nil, fmt.Errorf("missing field `%s`", field.name)
 		default:
-			full.set(field.name, raw("false"))
+			full.Set(field.name, toml.Raw("false"))
 		}
 	}
-	policy := newTable()
-	policy.set("granular", full)
+	policy := toml.New()
+	policy.Set("granular", full)
 	return policy, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/tetherexec/tether/internal/toml"
 )
 
 // notForProjects are keys that a project may not set: they decide where requests,
@@ -33,14 +35,14 @@ func projectSettings(groups ...[]layer) (settings, error) {
 	s := settings{markers: []string{".git"}, trusted: map[string]bool{}}
 	for _, group := range groups {
 		for _, l := range group {
-			if value, ok := l.config.values["project_root_markers"]; ok {
+			if value, ok := l.config.Values["project_root_markers"]; ok {
 				markers, err := stringList(value)
 				if err != nil {
 					return settings{}, err
 				}
 				s.markers = markers
 			}
-			if value, ok := l.config.values["projects"]; ok {
+			if value, ok := l.config.Values["projects"]; ok {
 				if err := s.addTrust(value); err != nil {
 					return settings{}, err
 				}
@@ -67,16 +69,16 @@ func stringList(value any) ([]string, error) {
 }
 
 func (s settings) addTrust(value any) error {
-	projects, ok := value.(*table)
+	projects, ok := value.(*toml.Table)
 	if !ok {
 		return within(unexpected(value, "a map"), "projects")
 	}
-	for _, dir := range projects.keys {
-		project, ok := projects.values[dir].(*table)
+	for _, dir := range projects.Keys {
+		project, ok := projects.Values[dir].(*toml.Table)
 		if !ok {
-			return within(unexpected(projects.values[dir], "struct ProjectConfig"), "projects."+dir)
+			return within(unexpected(projects.Values[dir], "struct ProjectConfig"), "projects."+dir)
 		}
-		level, err := variant(project.values["trust_level"], "trusted", "untrusted")
+		level, err := variant(project.Values["trust_level"], "trusted", "untrusted")
 		if err != nil {
 			return within(err, "projects."+dir+".trust_level")
 		}
@@ -89,7 +91,7 @@ func (s settings) addTrust(value any) error {
 
 func unexpected(value any, want string) error {
 	switch value := value.(type) {
-	case raw:
+	case toml.Raw:
 		return fmt.Errorf("invalid type: integer `%s`, expected %s", value, want)
 	case string:
 		return fmt.Errorf("invalid type: string %q, expected %s", value, want)
@@ -119,9 +121,9 @@ func (h Home) projects(r *reader, cwd string, s settings) ([]layer, error) {
 		}
 		linked := worktree != mainTree
 		if config != nil {
-			l := projectLayer(own, config.without(notForProjects...))
+			l := projectLayer(own, config.Without(notForProjects...))
 			if linked {
-				l.config = l.config.without(hooksKey)
+				l.config = l.config.Without(hooksKey)
 			}
 			layers = append(layers, l)
 		}
@@ -135,23 +137,23 @@ func (h Home) projects(r *reader, cwd string, s settings) ([]layer, error) {
 			return nil, err
 		}
 		if config != nil {
-			layers = append(layers, projectLayer(counterpart, config.keep([][]string{{hooksKey}})))
+			layers = append(layers, projectLayer(counterpart, config.Keep([][]string{{hooksKey}})))
 		}
 	}
 	return layers, nil
 }
 
-func projectLayer(dir string, config *table) layer {
+func projectLayer(dir string, config *toml.Table) layer {
 	path := filepath.Join(dir, configFile)
 	return layer{source: "project (" + path + ")", path: path, config: config}
 }
 
-func (r *reader) readProject(dir string) (*table, error) {
+func (r *reader) readProject(dir string) (*toml.Table, error) {
 	path := filepath.Join(dir, configFile)
 	config, problem := r.readTOML(path)
 	switch {
 	case problem != nil && problem.syntax != nil:
-		return nil, fmt.Errorf("Error parsing project config file %s: %s", path, problem.syntax.excerpt())
+		return nil, fmt.Errorf("Error parsing project config file %s: %s", path, problem.syntax.Excerpt())
 	case problem != nil:
 		return nil, fmt.Errorf("Failed to read project config file %s: %s", path, problem.readText())
 	}

@@ -134,7 +134,7 @@ func (h Home) loadSystem(r *reader) (f files, err error) {
 	config, problem := r.readTOML(path)
 	switch {
 	case problem != nil && problem.syntax != nil:
-		return files{}, fmt.Errorf("failed to parse requirements layer %s: %s", path, problem.syntax.excerpt())
+		return files{}, fmt.Errorf("failed to parse requirements layer %s: %s", path, problem.syntax.Excerpt())
 	case problem != nil:
 		return files{}, fmt.Errorf("Failed to read requirements file %s: %s", path, problem.readText())
 	case config != nil:

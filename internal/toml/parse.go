@@ -1,4 +1,4 @@
-package codexhome
+package toml
 
 import (
 	"bytes"
@@ -18,13 +18,13 @@ type document struct {
 	text    []byte
 	parser  unstable.Parser
 	size    counter
-	root    *table
-	current *table // the table of the last header
+	root    *Table
+	current *Table // the table of the last header
 }
 
-// parse reads a TOML document. Errors are *syntaxError, or the cause of ctx's end.
-func parse(ctx context.Context, text []byte) (*table, error) {
-	root := newTable()
+// Parse reads a TOML document. Errors are *SyntaxError, or the cause of ctx's end.
+func Parse(ctx context.Context, text []byte) (*Table, error) {
+	root := New()
 	d := &document{text: text, root: root, current: root}
 	d.parser.Reset(text)
 	for d.parser.NextExpression() {
@@ -68,7 +68,7 @@ func (d *document) expression(e *unstable.Node) (err error) {
 func (d *document) parserError(err error) error {
 	e, ok := errors.AsType[*unstable.ParserError](err)
 	if !ok {
-		return &syntaxError{line: 1, column: 1, message: err.Error()}
+		return &SyntaxError{Line: 1, Column: 1, Message: err.Error()}
 	}
 	return d.errorAt(int(d.parser.Range(e.Highlight).Offset), e.Message)
 }
@@ -78,11 +78,11 @@ func (d *document) errorAt(offset int, message string) error {
 	before := d.text[:offset]
 	start := bytes.LastIndexByte(before, '\n') + 1
 	line, _, _ := bytes.Cut(d.text[start:], []byte("\n"))
-	return &syntaxError{
-		line:    bytes.Count(before, []byte("\n")) + 1,
-		column:  offset - start + 1,
+	return &SyntaxError{
+		Line:    bytes.Count(before, []byte("\n")) + 1,
+		Column:  offset - start + 1,
 		text:    string(bytes.TrimSuffix(line, []byte("\r"))),
-		message: message,
+		Message: message,
 	}
 }
 
@@ -112,14 +112,14 @@ type counter struct{ keys, values int }
 
 // add counts an expression, a value or an element, and everything below it.
 func (c *counter) add(n *unstable.Node, level int) error {
-	if level > maxNesting {
+	if level > MaxNesting {
 		return errNesting
 	}
 	switch n.Kind {
 	case unstable.Table, unstable.ArrayTable, unstable.KeyValue: // their children are the parts of a key, and a value
 		parts := 0
 		for it := n.Children(); it.Next(); parts++ {
-			if parts == maxNesting {
+			if parts == MaxNesting {
 				return errNesting
 			}
 		}
@@ -128,9 +128,9 @@ func (c *counter) add(n *unstable.Node, level int) error {
 	}
 	c.values++
 	switch {
-	case c.keys > maxKeys:
+	case c.keys > MaxKeys:
 		return errKeys
-	case c.values > maxValues:
+	case c.values > MaxValues:
 		return errValues
 	}
 	for it := n.Children(); it.Next(); {
@@ -142,18 +142,18 @@ func (c *counter) add(n *unstable.Node, level int) error {
 }
 
 // openTable returns the table of a header such as [x.y], which may occur once.
-func (t *table) openTable(keys []string) (*table, error) {
+func (t *Table) openTable(keys []string) (*Table, error) {
 	parent, err := t.descend(keys[:len(keys)-1])
 	if err != nil {
 		return nil, err
 	}
 	last := keys[len(keys)-1]
-	switch value := parent.values[last].(type) {
+	switch value := parent.Values[last].(type) {
 	case nil:
 		opened := tableFrom(header)
-		parent.set(last, opened)
+		parent.Set(last, opened)
 		return opened, nil
-	case *table:
+	case *Table:
 		if value.origin == implied {
 			value.origin = header
 			return value, nil
@@ -163,14 +163,14 @@ func (t *table) openTable(keys []string) (*table, error) {
 }
 
 // appendTable returns a new element of the list of tables that a header such as [[x.y]] names.
-func (t *table) appendTable(keys []string) (*table, error) {
+func (t *Table) appendTable(keys []string) (*Table, error) {
 	parent, err := t.descend(keys[:len(keys)-1])
 	if err != nil {
 		return nil, err
 	}
 	last := keys[len(keys)-1]
-	list, _ := parent.values[last].([]any)
-	if parent.values[last] != nil && !parent.lists[last] {
+	list, _ := parent.Values[last].([]any)
+	if parent.Values[last] != nil && !parent.lists[last] {
 		return nil, errDefined(last)
 	}
 	if parent.lists == nil {
@@ -178,22 +178,22 @@ func (t *table) appendTable(keys []string) (*table, error) {
 	}
 	parent.lists[last] = true
 	element := tableFrom(header)
-	parent.set(last, append(list, element))
+	parent.Set(last, append(list, element))
 	return element, nil
 }
 
 // descend finds or makes the tables on the way to the table of a header. A list of tables stands for its last table.
-func (t *table) descend(keys []string) (*table, error) {
+func (t *Table) descend(keys []string) (*Table, error) {
 	for _, key := range keys {
-		value := t.values[key]
+		value := t.Values[key]
 		if list, ok := value.([]any); ok && t.lists[key] {
 			value = list[len(list)-1]
 		}
-		next, ok := value.(*table)
+		next, ok := value.(*Table)
 		switch {
 		case value == nil:
-			next = newTable()
-			t.set(key, next)
+			next = New()
+			t.Set(key, next)
 		case !ok || next.origin == inline:
 			return nil, fmt.Errorf("key %s is already defined, and not as a table that can be extended", key)
 		}
@@ -203,29 +203,29 @@ func (t *table) descend(keys []string) (*table, error) {
 }
 
 // assign adds a key with its value. The tables of a dotted key can be extended by other dotted keys only.
-func (t *table) assign(keyValue *unstable.Node) error {
+func (t *Table) assign(keyValue *unstable.Node) error {
 	keys := keysOf(keyValue)
 	last := keys[len(keys)-1]
 	for _, key := range keys[:len(keys)-1] {
-		value, exists := t.values[key]
-		next, ok := value.(*table)
+		value, exists := t.Values[key]
+		next, ok := value.(*Table)
 		switch {
 		case !exists:
 			next = tableFrom(dotted)
-			t.set(key, next)
+			t.Set(key, next)
 		case !ok || next.origin != dotted:
 			return errDefined(key)
 		}
 		t = next
 	}
-	if _, exists := t.values[last]; exists {
+	if _, exists := t.Values[last]; exists {
 		return errDefined(last)
 	}
 	value, err := valueOf(keyValue.Value())
 	if err != nil {
 		return err
 	}
-	t.set(last, value)
+	t.Set(last, value)
 	return nil
 }
 
@@ -265,6 +265,6 @@ func valueOf(n *unstable.Node) (any, error) {
 		}
 		return list, nil
 	default:
-		return raw(n.Data), nil
+		return Raw(n.Data), nil
 	}
 }

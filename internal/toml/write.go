@@ -1,4 +1,4 @@
-package codexhome
+package toml
 
 import (
 	"fmt"
@@ -7,13 +7,13 @@ import (
 
 // maxText limits the text that is written for one file: a name that is long in the
 // file once may be needed in the header of each table below it.
-const maxText = 4 * maxFile
+const maxText = 1 << 20
 
 var errText = fmt.Errorf("the selected configuration takes more than %d bytes when it is written with full table names", maxText)
 
-// text writes a table as a TOML document: in each table the plain values first,
+// Text writes a table as a TOML document: in each table the plain values first,
 // then the tables, so that every value stays in its table.
-func (t *table) text() (string, error) {
+func (t *Table) Text() (string, error) {
 	var b strings.Builder
 	t.write(&b, "")
 	if b.Len() > maxText {
@@ -23,16 +23,16 @@ func (t *table) text() (string, error) {
 }
 
 // write stops soon after maxText bytes.
-func (t *table) write(b *strings.Builder, path string) {
-	for _, key := range t.keys {
-		if value := t.values[key]; !isSection(value) {
+func (t *Table) write(b *strings.Builder, path string) {
+	for _, key := range t.Keys {
+		if value := t.Values[key]; !isSection(value) {
 			b.WriteString(quoteKey(key) + " = ")
 			writeValue(b, value)
 			b.WriteByte('\n')
 		}
 	}
-	for _, key := range t.keys {
-		value := t.values[key]
+	for _, key := range t.Keys {
+		value := t.Values[key]
 		if !isSection(value) {
 			continue
 		}
@@ -44,7 +44,7 @@ func (t *table) write(b *strings.Builder, path string) {
 			name = path + "." + name
 		}
 		switch value := value.(type) {
-		case *table:
+		case *Table:
 			if value.needsHeader() {
 				startSection(b, "["+name+"]")
 			}
@@ -55,7 +55,7 @@ func (t *table) write(b *strings.Builder, path string) {
 					return
 				}
 				startSection(b, "[["+name+"]]")
-				item.(*table).write(b, name)
+				item.(*Table).write(b, name)
 			}
 		}
 	}
@@ -72,11 +72,11 @@ func startSection(b *strings.Builder, header string) {
 // that contains only tables.
 func isSection(value any) bool {
 	switch value := value.(type) {
-	case *table:
+	case *Table:
 		return true
 	case []any:
 		for _, item := range value {
-			if _, ok := item.(*table); !ok {
+			if _, ok := item.(*Table); !ok {
 				return false
 			}
 		}
@@ -86,18 +86,18 @@ func isSection(value any) bool {
 }
 
 // needsHeader is false for a table that its subtables imply.
-func (t *table) needsHeader() bool {
-	for _, value := range t.values {
+func (t *Table) needsHeader() bool {
+	for _, value := range t.Values {
 		if !isSection(value) {
 			return true
 		}
 	}
-	return len(t.keys) == 0
+	return len(t.Keys) == 0
 }
 
 func writeValue(b *strings.Builder, value any) {
 	switch value := value.(type) {
-	case raw:
+	case Raw:
 		b.WriteString(string(value))
 	case string:
 		b.WriteString(quote(value))
@@ -110,18 +110,18 @@ func writeValue(b *strings.Builder, value any) {
 			writeValue(b, item)
 		}
 		b.WriteByte(']')
-	case *table:
-		if len(value.keys) == 0 {
+	case *Table:
+		if len(value.Keys) == 0 {
 			b.WriteString("{}")
 			return
 		}
 		b.WriteString("{ ")
-		for i, key := range value.keys {
+		for i, key := range value.Keys {
 			if i > 0 {
 				b.WriteString(", ")
 			}
 			b.WriteString(quoteKey(key) + " = ")
-			writeValue(b, value.values[key])
+			writeValue(b, value.Values[key])
 		}
 		b.WriteString(" }")
 	}

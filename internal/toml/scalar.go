@@ -1,4 +1,4 @@
-package codexhome
+package toml
 
 import (
 	"strconv"

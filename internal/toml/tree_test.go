@@ -1,4 +1,4 @@
-package codexhome
+package toml
 
 import (
 	"reflect"
@@ -22,12 +22,12 @@ func TestWriteKeepsOrderAndMeaning(t *testing.T) {
 		{"n = [1_000, 0xff, 1e3, -inf, true, 1979-05-27T07:32:00Z]\n", "n = [1_000, 0xff, 1e3, -inf, true, 1979-05-27T07:32:00Z]\n"},
 	}
 	for _, tt := range tests {
-		parsed, err := parse(t.Context(), []byte(tt.in))
+		parsed, err := Parse(t.Context(), []byte(tt.in))
 		if err != nil {
-			t.Errorf("parse(%q): %v", tt.in, err)
+			t.Errorf("Parse(%q): %v", tt.in, err)
 			continue
 		}
-		if got, err := parsed.text(); err != nil || got != tt.out {
+		if got, err := parsed.Text(); err != nil || got != tt.out {
 			t.Errorf("%q is written as\n%s, %v\nwant\n%s", tt.in, got, err, tt.out)
 		}
 	}
@@ -41,18 +41,18 @@ func TestParseErrors(t *testing.T) {
 		"x = " + strings.Repeat("[", 100) + strings.Repeat("]", 100): {1, 1},
 	}
 	for in, want := range tests {
-		_, err := parse(t.Context(), []byte(in))
-		e, ok := err.(*syntaxError)
-		if !ok || e.line != want.line || e.column != want.column || e.message == "" {
-			t.Errorf("parse(%q) = %#v, want an error at %v", in, err, want)
+		_, err := Parse(t.Context(), []byte(in))
+		e, ok := err.(*SyntaxError)
+		if !ok || e.Line != want.line || e.Column != want.column || e.Message == "" {
+			t.Errorf("Parse(%q) = %#v, want an error at %v", in, err, want)
 		}
 	}
 }
 
 func TestExcerptPointsAtTheError(t *testing.T) {
-	_, err := parse(t.Context(), []byte("a = 1\nb = [\n"))
+	_, err := Parse(t.Context(), []byte("a = 1\nb = [\n"))
 	want := "TOML parse error at line 2, column 6\n  |\n2 | b = [\n  |      ^\n"
-	if got := err.(*syntaxError).excerpt(); !strings.HasPrefix(got, want) {
+	if got := err.(*SyntaxError).Excerpt(); !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want it to start with %q", got, want)
 	}
 }
@@ -69,12 +69,12 @@ func TestKeep(t *testing.T) {
 		{[][]string{{"t", "none"}}, "[t]\n"},                                        // the table exists
 		{[][]string{{"s", "x"}, {"l", "q"}, {"l", "0"}}, "s = 1\n\n[[l]]\nq = 1\n"}, // kept whole
 	}
-	parsed, err := parse(t.Context(), []byte(text))
+	parsed, err := Parse(t.Context(), []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range tests {
-		if got, err := parsed.keep(tt.paths).text(); err != nil || got != tt.want {
+		if got, err := parsed.Keep(tt.paths).Text(); err != nil || got != tt.want {
 			t.Errorf("keep(%q) = %q, %v, want %q", tt.paths, got, err, tt.want)
 		}
 	}
@@ -85,7 +85,7 @@ func FuzzWrite(f *testing.F) {
 	f.Add("a = 1\n[b.c]\nd = { e = [1, 2.5, '''x''', {}] }\n[[f]]\n[[f.g]]\nh = \"\\u0000\"\n")
 	f.Add("\"\".\"x y\" = [[], [{}]]\na.b = {}\n[z.y]\n[z]\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		parsed, err := parse(t.Context(), []byte(text))
+		parsed, err := Parse(t.Context(), []byte(text))
 		if err != nil {
 			return
 		}
@@ -93,7 +93,7 @@ func FuzzWrite(f *testing.F) {
 		if err := toml.Unmarshal([]byte(text), &before); err != nil {
 			t.Fatal(err)
 		}
-		written, err := parsed.text()
+		written, err := parsed.Text()
 		if err != nil {
 			return
 		}
@@ -149,7 +149,7 @@ func FuzzRules(f *testing.F) {
 func sameRules(t *testing.T, text string) {
 	var tree map[string]any
 	libraryError := toml.Unmarshal([]byte(text), &tree)
-	_, err := parse(t.Context(), []byte(text))
+	_, err := Parse(t.Context(), []byte(text))
 	if err == errNesting || err == errKeys || err == errValues {
 		return
 	}
@@ -160,12 +160,12 @@ func sameRules(t *testing.T, text string) {
 	if !ok {
 		return
 	}
-	e, line, column := err.(*syntaxError), 0, 0
+	e, line, column := err.(*SyntaxError), 0, 0
 	line, column = decode.Position()
-	if e.message == badMoment {
-		column = e.column // the library points into the value
+	if e.Message == badMoment {
+		column = e.Column // the library points into the value
 	}
-	if e.line != line || e.column != column {
-		t.Fatalf("%q: %v at %d:%d, and the library says %v at %d:%d", text, err, e.line, e.column, libraryError, line, column)
+	if e.Line != line || e.Column != column {
+		t.Fatalf("%q: %v at %d:%d, and the library says %v at %d:%d", text, err, e.Line, e.Column, libraryError, line, column)
 	}
 }
