@@ -1,0 +1,71 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// Variable names the configuration file, if it is not in its usual place.
+const Variable = "TETHER_CONFIG"
+
+// maxFile limits a file. A file with every setting and a hundred servers has 20 KiB.
+const maxFile = 256 << 10
+
+// Find reads the configuration file: the one that $TETHER_CONFIG names, else tether/tether.toml in the user's directory of
+// configuration, else /etc/tether/tether.toml. It returns nil if there is none. A file that is named must exist.
+func Find() (*File, error) {
+	if path := os.Getenv(Variable); path != "" {
+		return Read(path)
+	}
+	for _, path := range places() {
+		f, err := Read(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, nil
+}
+
+// places returns where the file may be, in the order of preference.
+func places() (paths []string) {
+	if dir, err := os.UserConfigDir(); err == nil {
+		paths = append(paths, filepath.Join(dir, "tether", "tether.toml"))
+	}
+	if runtime.GOOS != "windows" {
+		paths = append(paths, "/etc/tether/tether.toml")
+	}
+	return paths
+}
+
+// load returns the text of a file, unless other users can change it.
+func load(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration file: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the configuration file: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("the configuration file %s is not a regular file", path)
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0:
+		return nil, fmt.Errorf("other users can change the configuration file %s; run: chmod go-w %s", path, path)
+	case !trusted(info):
+		return nil, fmt.Errorf("the configuration file %s belongs to another user: it must be yours or root's", path)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the configuration file: %w", err)
+	case len(text) > maxFile:
+		return nil, fmt.Errorf("the configuration file %s has more than %d bytes", path, maxFile)
+	}
+	return text, nil
+}
