@@ -28,6 +28,7 @@ type appServerFlags struct {
 	stdio  bool
 	keeper keeperFlags
 	log    logFlags
+	file   configFlags
 }
 
 // newAppServer is `tether app-server`.
@@ -46,9 +47,15 @@ func newAppServer(stdin, stdout *os.File) *cobra.Command {
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.file.apply(cmd, nameAppServer); err != nil {
+				return err
+			}
 			stderr := cmd.ErrOrStderr()
 			listenCfg, err := flags.config(stderr)
 			if err != nil {
+				return err
+			}
+			if done, err := flags.file.done(cmd); done || err != nil {
 				return err
 			}
 			a := appServing{
@@ -78,12 +85,17 @@ func (f *appServerFlags) define(cmd *cobra.Command) {
 	group(fs, "Crashes", "keeper", "no-keeper", "replace-frozen")
 	f.log.define(fs, "error")
 	onlyOnce(fs)
+	f.file.define(fs)
+	f.keeper.file = &f.file
 	cmd.MarkFlagsMutuallyExclusive("listen", "stdio")
 }
 
 // config turns the flags into the settings of a listener.
 func (f *appServerFlags) config(stderr io.Writer) (listen.Config, error) {
 	url := &f.listen.cfg.URL
+	if f.stdio { // whatever a configuration file says
+		*url = "stdio://"
+	}
 	switch *url {
 	case "off":
 		return listen.Config{}, errors.New("no transport configured: `--listen off` leaves nothing to serve")

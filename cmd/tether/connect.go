@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/homeserver"
+	"github.com/tetherexec/tether/internal/settings"
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
@@ -32,6 +34,8 @@ const endPatience = 2 * time.Second
 // serverFlags say which server to use.
 type serverFlags struct {
 	url       string
+	server    string // the name of a server in the configuration file
+	found     bool   // url is from the configuration file
 	tokenFile string
 	tls       tlsFlags
 	quiet     bool
@@ -47,26 +51,54 @@ func (f *serverFlags) define(fs *pflag.FlagSet, otherwise string) {
 
 // defineServer is define without --wait.
 func (f *serverFlags) defineServer(fs *pflag.FlagSet, otherwise string) {
-	fs.StringVar(&f.url, "url", "", "`URL` of the server: ws://, wss://, unix://PATH, ssh://[USER@]HOST, or\nexec:COMMAND for one whose input and output speak the protocol\n(default $TETHER_URL; without either, "+otherwise+")")
+	fs.StringVar(&f.url, "url", "", "`URL` of the server: ws://, wss://, unix://PATH, ssh://[USER@]HOST, or\nexec:COMMAND for one whose input and output speak the protocol\n(default $TETHER_URL, else the server of the configuration file;\nwithout them, "+otherwise+")")
+	fs.StringVar(&f.server, flagServer, "", "`NAME` of a server in the configuration file, instead of --url")
 	fs.StringVar(&f.tokenFile, "token-file", "", "`PATH` of a file with the token for the server (default: the token\nin $TETHER_TOKEN)")
 	f.tls.define(fs)
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no messages about the connection")
-	group(fs, "Server", "url", "token-file", "tls-ca", "tls-cert", "tls-key", "quiet")
+	group(fs, "Server", "url", flagServer, "token-file", "tls-ca", "tls-cert", "tls-key", "quiet")
 }
 
 // address returns the address of the server. named is false if the user named no server.
 func (f *serverFlags) address() (a address, named bool, err error) {
-	text := f.url
-	if text == "" {
-		text = os.Getenv(envURL)
-	}
-	if text == "" {
-		return address{}, false, nil
+	text, err := f.find()
+	if text == "" || err != nil {
+		return address{}, false, err
 	}
 	if a, err = parseAddress(text); err != nil {
 		return a, true, usageError{err}
 	}
 	return a, true, nil
+}
+
+// find returns the URL of the server: that of --url, --server or $TETHER_URL, or of the default server in the configuration file. A
+// server of the file comes with its other settings, unless there are flags for them.
+func (f *serverFlags) find() (string, error) {
+	switch env := os.Getenv(envURL); {
+	case f.url != "" && f.server != "" && !f.found:
+		return "", usageError{fmt.Errorf("--url and --%s exclude each other", flagServer)}
+	case f.url != "":
+		return f.url, nil
+	case f.server == "" && env != "":
+		return env, nil
+	}
+	file, err := settings.Find()
+	switch {
+	case err != nil:
+		return "", err
+	case file == nil && f.server != "":
+		return "", fmt.Errorf("--%s %s: there is no configuration file; name one with $%s", flagServer, f.server, settings.Variable)
+	case file == nil || f.server == "" && file.Default == "":
+		return "", nil
+	}
+	s, err := file.Named(cmp.Or(f.server, file.Default))
+	if err != nil {
+		return "", err
+	}
+	f.url, f.found = s.URL, true
+	f.tokenFile = cmp.Or(f.tokenFile, s.TokenFile)
+	f.tls.ca, f.tls.cert, f.tls.key = cmp.Or(f.tls.ca, s.TLSCA), cmp.Or(f.tls.cert, s.TLSCert), cmp.Or(f.tls.key, s.TLSKey)
+	return f.url, nil
 }
 
 func (f *serverFlags) token() (string, error) {

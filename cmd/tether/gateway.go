@@ -18,6 +18,7 @@ type gatewayFlags struct {
 	listen listenFlags
 	window byteSize // 0: not given
 	log    logFlags
+	file   configFlags
 }
 
 // newGateway is `tether gateway`. Its work is in gateway_inside.go, which only tether-fleet has.
@@ -38,7 +39,13 @@ func newGateway(args []string, stdout *os.File) *cobra.Command {
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.file.apply(cmd, nameGateway); err != nil {
+				return err
+			}
 			if err := flags.bus.complete(); err != nil {
+				return err
+			}
+			if done, err := flags.file.done(cmd); done || err != nil {
 				return err
 			}
 			return flags.run(cmd.Context(), stdout, cmd.ErrOrStderr())
@@ -53,5 +60,6 @@ func newGateway(args []string, stdout *os.File) *cobra.Command {
 	fs.Var(&flags.window, "window", "how much a session may have in flight in each direction between the\ngateway and its host (default 1MiB)")
 	flags.log.define(fs, "warn")
 	onlyOnce(fs)
+	flags.file.define(fs)
 	return cmd
 }

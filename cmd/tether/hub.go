@@ -24,6 +24,7 @@ type hubFlags struct {
 	stateDir            string
 	metrics, monitor    string
 	log                 logFlags
+	file                configFlags
 }
 
 // defaultHubListen is the port that NATS clients expect, on this machine only.
@@ -48,8 +49,14 @@ func newHub(args []string, stdout *os.File) *cobra.Command {
 		Args:                  noSuchCommand,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.file.apply(cmd, nameHub); err != nil {
+				return err
+			}
 			if (flags.tlsCert == "") != (flags.tlsKey == "") {
 				return usageError{errors.New("--tls-cert and --tls-key must be given together")}
+			}
+			if done, err := flags.file.done(cmd); done || err != nil {
+				return err
 			}
 			return flags.run(cmd.Context(), stdout, cmd.ErrOrStderr())
 		},
@@ -58,6 +65,7 @@ func newHub(args []string, stdout *os.File) *cobra.Command {
 	}
 	flags.define(cmd.Flags())
 	onlyOnce(cmd.Flags())
+	flags.file.define(cmd.Flags())
 	for _, role := range []struct{ name, verb, short, who, does string }{
 		{"host", "add-host", "Make the credentials of an executor", "an executor, which joins with `tether serve --join`",
 			"It can serve\nunder this name only."},

@@ -35,6 +35,7 @@ const leastFrozen = time.Second
 type keeperFlags struct {
 	on, off bool
 	frozen  lifetime
+	file    *configFlags // settings for its workers; nil: there are none
 }
 
 // define adds the flags. keeps says what a keeper is good for.
@@ -57,6 +58,9 @@ func (f *keeperFlags) check() error {
 // config is the part of the keeper's settings that flags and the environment decide.
 func (f *keeperFlags) config(logFormat string) keep.Config {
 	args, _ := ownArguments(os.Args[1:]) // run has checked the version, and the next worker may have another one
+	if f.file != nil {
+		args = f.file.arguments(args)
+	}
 	return keep.Config{Args: args, LogJSON: logFormat == "json", Beat: time.Duration(f.frozen), Hasty: os.Getenv(hastyVariable) != ""}
 }
 

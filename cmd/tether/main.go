@@ -47,6 +47,7 @@ func run(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	if err != nil {
 		return report(stderr, "tether", err)
 	}
+	args = serverFirst(args)
 	if err := handOver(args); err != nil {
 		return report(stderr, "tether", err)
 	}

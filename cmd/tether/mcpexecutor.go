@@ -3,11 +3,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -104,7 +102,7 @@ func (e *mcpExecutor) where() string {
 	if err != nil || !named {
 		return "this machine"
 	}
-	text := cmp.Or(e.url, os.Getenv(envURL))
+	text, _ := e.find() // address has not failed
 	if strings.HasPrefix(text, schemeExec) {
 		return "the machine that " + schemeExec + a.command[0] + " leads to"
 	}

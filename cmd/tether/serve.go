@@ -39,6 +39,7 @@ type serveFlags struct {
 	retain, spoolLimit, spoolAll byteSize
 	reference                    referenceFlags
 	keeper                       keeperFlags
+	file                         configFlags
 	durable                      choice
 	machine                      machineFlags
 	limits                       serverLimitFlags
@@ -60,6 +61,9 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 		Args:                  serveArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.file.apply(cmd, "serve"); err != nil {
+				return err
+			}
 			if flags.join.url != "" && !hasFleet {
 				return withFleet.become(name+" --join", args)
 			}
@@ -68,6 +72,9 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 			}
 			listenCfg, cfg, err := flags.config(cmd.ErrOrStderr())
 			if err != nil {
+				return err
+			}
+			if done, err := flags.file.done(cmd); done || err != nil {
 				return err
 			}
 			join, err := flags.join.prepare(cfg, listenCfg.URL, cmd.Flags(), cmd.ErrOrStderr())
@@ -130,6 +137,8 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	f.log.define(fs, "error")
 	f.reference = addReferenceFlags(fs)
 	onlyOnce(fs)
+	f.file.define(fs)
+	f.keeper.file = &f.file
 }
 
 // config turns the flags into the settings of a listener and of a server. Warnings go to stderr.

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+)
+
+// A worker that replaces another one has the settings of the first, whatever the configuration file is by then.
+func TestSettingsOutliveTheConfigurationFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tether.toml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("[serve]\nsession-ttl = \"77s\"\n")
+	s := startKeeper(t, []string{hastyVariable + "=1"}, "--config-file", file)
+	granted := func() time.Duration {
+		c, err := client.Dial(t.Context(), s.url, client.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.TTL()
+	}
+	if got := granted(); got != 77*time.Second {
+		t.Errorf("the first worker grants %v, want 77s", got)
+	}
+	write("[serve]\nsession-ttl = \"soon\"\n")
+	s.killWorker(t)
+	if got := granted(); got != 77*time.Second {
+		t.Errorf("the second worker grants %v, want 77s", got)
+	}
+}
+
+// Each name of a command that may have settings is that of a command with a --config-file flag.
+func TestConfigurableCommands(t *testing.T) {
+	t.Parallel()
+	b := newTestEnv(t)
+	for _, name := range []string{"serve", "app-server", "gateway", "hub"} {
+		if got := b.tether(nil, name, "--help"); got.code != 0 || !strings.Contains(got.stdout, "--"+flagConfigFile) {
+			t.Errorf("%s --help: %+v", name, got)
+		}
+	}
+}
