@@ -52,7 +52,11 @@ func (l *Launcher) decided(process string, e netproxy.Event) {
 		}
 		l.owner.Tell(wire.NoteNetworkPolicyDecision, networkNote(process, host))
 	}
-	l.owner.Tell(wire.NoteNetworkPolicyDecision, networkNote(process, e))
+	note := networkNote(process, e)
+	if l.owner.Decided != nil {
+		l.owner.Decided(note)
+	}
+	l.owner.Tell(wire.NoteNetworkPolicyDecision, note)
 }
 
 // networkNote is the notification about a decision.

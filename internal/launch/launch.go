@@ -50,6 +50,9 @@ type Owner struct {
 	// far behind. It never waits.
 	Tell func(method string, params any)
 
+	// Decided is told each decision about a host that a command wants to reach; nil: it is not called. It must return at once.
+	Decided func(wire.NetworkDecision)
+
 	// Keep lets the processes that a command has left running live until the
 	// session ends.
 	Keep func(*proc.Process)
@@ -85,6 +88,10 @@ type Command struct {
 	cwd      string
 	rules    *netpolicy.Rules // of its network proxy; nil: no proxy requested
 	snapshot *shellsnap.Want  // nil: no snapshot requested
+
+	// Exited is called once when the command has exited and it is known whether its sandbox was the cause; nil: it is not called. It
+	// must return at once.
+	Exited func(code int)
 
 	limits     proc.Limits // set by checkLimits
 	bestEffort bool
@@ -157,8 +164,8 @@ func (l *Launcher) spec(c *Command) proc.Spec {
 	spec := proc.Spec{
 		Argv: c.params.Argv, Arg0: c.params.Arg0, Dir: c.cwd,
 		Env:   environ.Build(l.config.Env, c.params.EnvPolicy, c.params.Env, c.params.Metadata),
-		Owner: l.owner.Principal,
-		TTY:   c.params.TTY, PipeStdin: c.params.PipeStdin, OneStream: c.params.OneStream != nil && *c.params.OneStream,
+		Owner: l.owner.Principal, Exited: c.Exited,
+		TTY: c.params.TTY, PipeStdin: c.params.PipeStdin, OneStream: c.params.OneStream != nil && *c.params.OneStream,
 	}
 	if spec.TTY {
 		spec.Env = environ.WithShell(spec.Env, l.config.Shell)

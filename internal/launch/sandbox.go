@@ -84,11 +84,26 @@ func (s *start) recordPolicy(p *sandbox.Policy) {
 	}
 }
 
+// Confined reports whether a command that was started has a sandbox with something to enforce.
+func (c *Command) Confined() bool { return confined(c.params) && !c.unconfined }
+
+// NetworkType says what a command's network is: that of the machine, one with a proxy that checks hosts, or one that leads to the proxies of
+// its client.
+func (c *Command) NetworkType() string {
+	switch {
+	case c.rules != nil:
+		return "proxy"
+	case managed(c.params):
+		return "managed"
+	}
+	return "machine"
+}
+
 // SandboxType is the name of the command's confinement, in the spelling that its
 // client knows.
 func (c *Command) SandboxType() string {
 	switch s := c.params.Sandbox; {
-	case !confined(c.params), c.unconfined:
+	case !c.Confined():
 		return "none"
 	case s.Draft != wire.DraftNone:
 		return draftSandboxType

@@ -213,6 +213,7 @@ func (l *Log) end() (listeners []*listener, idle bool) {
 	for len(l.history.segments) > 0 {
 		l.dropLocked()
 	}
+	l.overflow.pool.ended.Add(l.history.cost.dropped)
 	l.overflow.pool.leave(l)
 	l.room.open()
 	return l.listeners, l.overflow.spool != nil && !l.overflow.moving

@@ -44,6 +44,11 @@ type Stats struct {
 	LastEntryTime time.Time
 }
 
+// Output is how many bytes of output there were.
+func (s Stats) Output() int64 {
+	return s.Dropped + s.Held - int64(s.Next-s.First)*EntryOverhead
+}
+
 // Stats returns the current figures.
 func (l *Log) Stats() Stats {
 	l.lock()

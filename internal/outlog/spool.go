@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tetherexec/tether/internal/arena"
 )
@@ -42,6 +43,8 @@ type Pool struct {
 	total int64
 	named bool // see KeepNames
 
+	ended atomic.Int64 // output of logs that have ended
+
 	mu        sync.Mutex
 	used      int64             // bytes of blocks in use
 	disk      int64             // bytes of blocks that take disk space, in use or not
@@ -55,6 +58,9 @@ type Pool struct {
 func NewPool(dir string, total int64) *Pool {
 	return &Pool{dir: dir, total: total, evictable: map[*Log]struct{}{}, waiting: map[*Log]struct{}{}}
 }
+
+// Ended is how many bytes of output there were in logs that have ended.
+func (p *Pool) Ended() int64 { return p.ended.Load() }
 
 // KeepNames makes the spool files of logs in an arena keep their names, so that Reopen finds them although no process has
 // them open. Call it before the first log.

@@ -120,6 +120,9 @@ func (p *Process) run() {
 	caught := p.startCatchUp()
 	closedWithin(caught, p.sup.fullSink)
 	p.sink.Exit(code)
+	if p.spec.Exited != nil {
+		p.spec.Exited(code)
+	}
 	<-ended
 	<-caught
 	p.close()
@@ -249,6 +252,13 @@ func (p *Process) isClosed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state == closed
+}
+
+// Terminated reports whether the process was asked to end, or killed, by [Process.Terminate] or [Process.Kill] before it was closed.
+func (p *Process) Terminated() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ending != nil
 }
 
 // Pid is the child's process, group and session number.

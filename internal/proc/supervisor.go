@@ -137,6 +137,9 @@ type Spec struct {
 	// case, unless the sink is full.
 	LateOutput time.Duration
 
+	// Exited is called once with the code of [Sink.Exit], when the sink has it; nil: it is not called. It must return at once.
+	Exited func(code int)
+
 	// Limits are those of the process with everything that it starts. If one cannot be enforced, the start fails, unless
 	// BestEffort is set.
 	Limits     Limits

@@ -112,6 +112,7 @@ func (t *Table) Resume(ctx context.Context, id, principal string, peer Peer) (*A
 		if other == nil {
 			a := s.attachLocked(peer, true)
 			s.mu.Unlock()
+			t.config.Events.session(Resumed, s)
 			return a, nil
 		}
 		s.mu.Unlock()
@@ -126,6 +127,7 @@ func (t *Table) Resume(ctx context.Context, id, principal string, peer Peer) (*A
 			return nil, context.Cause(ctx)
 		}
 		s.log.Info("a new connection takes over from one that does not answer")
+		t.config.Events.session(TakenOver, s)
 		other.detach(ErrResumed)
 		other.peer.Evict(ErrResumed)
 	}

@@ -366,10 +366,11 @@ func (p *restoredProcess) reopen() (*Process, error) {
 		return nil, fmt.Errorf("parameters of the start: %w", err)
 	}
 	process := p.session.newProcess(&params)
-	var err error
-	if process.Command, err = launch.Check(&params); err != nil {
+	command, err := launch.Check(&params)
+	if err != nil {
 		return nil, err
 	}
+	process.setCommand(command)
 	process.record = p.record()
 	process.writes.record = process.record
 	for _, a := range p.start.done {

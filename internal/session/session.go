@@ -70,6 +70,7 @@ func (s *Session) expire() {
 		return
 	}
 	s.log.Info("session expired")
+	s.table.config.Events.session(Expired, s)
 	s.endAndUnlock()
 }
 
@@ -124,6 +125,7 @@ func (s *Session) endAndUnlock() {
 	}
 	s.unrecord()
 	s.table.remove(s)
+	s.table.config.Events.session(Ended, s)
 	close(s.gone)
 }
 
@@ -151,6 +153,31 @@ func (s *Session) Running() (n int) {
 		}
 	}
 	return n
+}
+
+// output adds what its processes have printed and keep.
+func (s *Session) output(o *Output) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.processes.byID {
+		if p.child == nil { // it is starting
+			continue
+		}
+		stats := p.Log.Stats()
+		o.Bytes += stats.Output()
+		o.Held += stats.Held
+		o.Spooled += stats.Spooled
+		if stats.Blocked {
+			o.Blocked++
+		}
+	}
+}
+
+// Attached reports whether the session has a client.
+func (s *Session) Attached() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holder.attachment != nil
 }
 
 func (s *Session) info() wire.SessionInfo {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/outlog"
@@ -53,15 +54,24 @@ func (s *Session) StartProcess(p *wire.StartParams, raw []byte) (*Process, error
 		return nil, err
 	}
 	process := s.newProcess(p)
-	process.Command = command
+	process.setCommand(command)
 	if earlier, err := s.reserve(process); err != nil || earlier != nil {
 		return earlier, err
 	}
-	if err := process.open(raw); err != nil {
-		return process, s.finishStart(process, nil, err)
+	began := time.Now()
+	var child *proc.Process
+	if err = process.open(raw); err == nil {
+		child, err = s.launcher.Start(s.ctx, command, process.Log, process.record.forLauncher())
 	}
-	child, err := s.launcher.Start(s.ctx, command, process.Log, process.record.forLauncher())
-	return process, s.finishStart(process, child, err)
+	err = s.finishStart(process, child, err)
+	s.table.config.Events.start(process, time.Since(began), err)
+	return process, err
+}
+
+// setCommand is called before the command starts or is adopted.
+func (p *Process) setCommand(c *launch.Command) {
+	p.Command = c
+	c.Exited = func(code int) { p.session.table.config.Events.exit(p, code) }
 }
 
 // newProcess returns a process that is not started yet, and has no log.

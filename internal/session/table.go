@@ -30,7 +30,8 @@ type Config struct {
 	Uploads *upload.Journal
 	Log     *slog.Logger
 	Removed func() // called when a session is gone; may be nil
-	Kept    *Kept  // where sessions are recorded; nil: they end with this program
+	Events  Events
+	Kept    *Kept // where sessions are recorded; nil: they end with this program
 }
 
 // A Table holds the sessions of a server.
@@ -79,6 +80,7 @@ func (t *Table) Open(o Options, peer Peer) (*Attachment, error) {
 	t.sessions[s.ID], t.public[s.Public] = s, s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	t.config.Events.session(Opened, s)
 	return s.attachLocked(peer, false), nil
 }
 
@@ -90,7 +92,7 @@ func (t *Table) newSession(identity Identity, ttl time.Duration, acks bool) *Ses
 	}
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
 	s.files = confined.New(confined.Config{Confiner: t.config.Launch.Confiner, Procs: t.config.Launch.Procs, Log: s.log})
-	s.launcher = launch.New(t.config.Launch, launch.Owner{Principal: identity.Principal, Ask: s.ask, Tell: s.tell, Keep: s.keepLeftovers}, s.log)
+	s.launcher = launch.New(t.config.Launch, launch.Owner{Principal: identity.Principal, Ask: s.ask, Tell: s.tell, Keep: s.keepLeftovers, Decided: s.decided}, s.log)
 	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.TTL()), Record: t.uploadRecorder(s.Public)})
 	return s
 }
@@ -184,6 +186,32 @@ func (t *Table) Load() (sessions, running int) {
 		running += s.Running()
 	}
 	return sessions, running
+}
+
+// Attached is how many sessions have a client.
+func (t *Table) Attached() (n int) {
+	for _, s := range t.all(everySession) {
+		if s.Attached() {
+			n++
+		}
+	}
+	return n
+}
+
+// Output is what processes have printed.
+type Output struct {
+	Bytes         int64 // by all processes, also those that are forgotten
+	Held, Spooled int64 // what is kept, with its overhead, and the part of it on disk
+	Blocked       int   // processes that wait because no more can be kept
+}
+
+// Output returns the figures of all processes together.
+func (t *Table) Output() Output {
+	o := Output{Bytes: t.config.Pool.Ended()}
+	for _, s := range t.all(everySession) {
+		s.output(&o)
+	}
+	return o
 }
 
 func (t *Table) remove(s *Session) {
