@@ -1,0 +1,77 @@
+package audit
+
+import (
+	"time"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// The kinds of events.
+const (
+	SessionOpened    = "session.opened"
+	SessionResumed   = "session.resumed"
+	SessionTakenOver = "session.takenOver"
+	SessionExpired   = "session.expired"
+	SessionEnded     = "session.ended"
+	ProcessStarted   = "process.started"
+	ProcessRefused   = "process.refused" // a start that has failed or was refused
+	ProcessExited    = "process.exited"
+	ProcessSignalled = "process.signalled" // a client has sent a signal, or has asked for the end
+	NetworkDecided   = "network.decided"
+	FileChanged      = "file.changed"
+	LinesDropped     = "audit.dropped"
+)
+
+// Kinds are all of them.
+var Kinds = []string{
+	SessionOpened, SessionResumed, SessionTakenOver, SessionExpired, SessionEnded,
+	ProcessStarted, ProcessRefused, ProcessExited, ProcessSignalled, NetworkDecided, FileChanged, LinesDropped,
+}
+
+// An Event is one line. It never has values of environment variables, input, output or the content of files. Fields that do not apply are
+// left out.
+type Event struct {
+	Time  time.Time `json:"time"`
+	Event string    `json:"event"`
+
+	Principal string `json:"principal,omitempty"` // of the client
+	Peer      string `json:"peer,omitempty"`      // its address
+	Session   string `json:"session,omitempty"`   // public id
+	Client    string `json:"client,omitempty"`    // the name that the client has given itself
+	Label     string `json:"label,omitempty"`     // and its name for the session
+
+	Process string   `json:"process,omitempty"`
+	Argv    []string `json:"argv,omitempty"` // bounded: see MaxArgv
+	Cwd     string   `json:"cwd,omitempty"`
+	Sandbox string   `json:"sandbox,omitempty"` // the kind of sandbox in force
+	Network string   `json:"network,omitempty"` // the kind of network in force
+
+	Code    *int        `json:"code,omitempty"` // exit code
+	Kind    string      `json:"kind,omitempty"` // how it has exited
+	Denied  bool        `json:"denied,omitempty"`
+	Usage   *wire.Usage `json:"usage,omitempty"`
+	Signal  string      `json:"signal,omitempty"`
+	Method  string      `json:"method,omitempty"` // of the request
+	Paths   []string    `json:"paths,omitempty"`  // of the files that were changed
+	Host    string      `json:"host,omitempty"`
+	Port    uint16      `json:"port,omitempty"`
+	Verdict string      `json:"verdict,omitempty"` // allow, deny or ask
+	Reason  string      `json:"reason,omitempty"`
+	Count   uint64      `json:"count,omitempty"` // of lines that were dropped
+}
+
+// MaxArgv is how many bytes of a command line are recorded. A longer one ends with "…".
+const MaxArgv = 8 << 10
+
+// ShortArgv returns a command line within MaxArgv.
+func ShortArgv(argv []string) []string {
+	left := MaxArgv
+	for i, word := range argv {
+		if len(word) <= left {
+			left -= len(word)
+			continue
+		}
+		return append(append([]string{}, argv[:i]...), word[:left], "…")
+	}
+	return argv
+}
