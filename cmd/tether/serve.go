@@ -34,6 +34,7 @@ type serveFlags struct {
 	listen                       listenFlags
 	join                         joinFlags
 	log                          logFlags
+	audit                        auditFlags
 	concurrent                   count
 	ttl, ttlMax, idleExit        lifetime
 	retain, spoolLimit, spoolAll byteSize
@@ -83,7 +84,7 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 			}
 			s := keepable{
 				listen: listenCfg, flags: flags.keeper, log: cfg.Log, logFormat: flags.log.format.value,
-				check:    cfg.CheckLimits,
+				check:    func() error { return errors.Join(cfg.CheckLimits(), cfg.Audit.Check()) },
 				state:    func(socket *os.File) (*worker.State, error) { return worker.NewState(cfg, socket) },
 				announce: func(l *listen.Listener) error { return printURL(stdout, l) },
 				alone: func(ctx context.Context, l *listen.Listener) error {
@@ -135,6 +136,7 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 
 	f.join.define(fs)
 	f.log.define(fs, "error")
+	f.audit.define(fs)
 	f.reference = addReferenceFlags(fs)
 	onlyOnce(fs)
 	f.file.define(fs)
@@ -167,6 +169,12 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 	cfg.Subreaper, cfg.OwnGroup = true, true
 	cfg.Limits, cfg.TotalLimits = f.limits.limits()
 	cfg.Log = f.log.open(stderr)
+	if cfg.Audit, err = f.audit.config(); err != nil {
+		return listenCfg, cfg, err
+	}
+	if cfg.Audit.IsFile() {
+		cfg.Private = append(cfg.Private, cfg.Audit.Target)
+	}
 	return listenCfg, cfg, cfg.Validate()
 }
 

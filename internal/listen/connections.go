@@ -61,6 +61,13 @@ func (c *Connections) begin(stream *rpc.WebSocket, serve func(context.Context)) 
 	}
 }
 
+// Open is how many connections there are.
+func (c *Connections) Open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open
+}
+
 func (c *Connections) end() {
 	c.mu.Lock()
 	c.open--

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tetherexec/tether/internal/audit"
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
@@ -60,7 +61,8 @@ type Config struct {
 	// with this process.
 	Kept *Kept
 
-	Log *slog.Logger // nil: nothing is logged
+	Audit audit.Config // without a target, nothing is recorded
+	Log   *slog.Logger // nil: nothing is logged
 }
 
 // Validate checks that the settings are possible and fit each other. It touches
@@ -96,6 +98,7 @@ func (c Config) WithDefaults() Config {
 	orElse(&c.SpoolTotal, DefaultSpoolTotal)
 	orElse(&c.Version, "dev")
 	orElse(&c.Log, slog.New(slog.DiscardHandler))
+	c.Audit.Log = c.Log
 	return c
 }
 

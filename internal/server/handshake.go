@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tetherexec/tether/internal/audit"
 	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/rpc"
@@ -56,6 +57,11 @@ func (c *conn) initialize(r *rpc.Request) {
 		c.handshake.goodbye.Store(*t.Goodbye)
 	}
 	s := a.Session
+	opened := audit.SessionOpened
+	if p.ResumeSessionID != nil {
+		opened = audit.SessionResumed
+	}
+	c.record(s, audit.Event{Event: opened})
 	if told := c.origin.Attached; told != nil {
 		told(s.ID, s.TTL(), p.ResumeSessionID != nil)
 	}

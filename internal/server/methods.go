@@ -63,6 +63,7 @@ var methods = map[string]*method{
 
 // A method is one row of the protocol.
 type method struct {
+	number int    // see methodNames
 	family string // the name of the family in errors about the handshake
 	pace   pace
 	params any // nil, as pointer to the type of the parameters

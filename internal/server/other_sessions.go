@@ -33,6 +33,7 @@ func (r *request) signal(p *wire.SignalAnyParams) (wire.Empty, error) {
 	if err := checkOnceID(p.OnceID); err != nil {
 		return wire.Empty{}, err
 	}
+	r.recordSignal(s, p.ProcessID, string(p.Signal))
 	return wire.Empty{}, signalError(s.Signal(p.ProcessID, sig, p.OnceID))
 }
 
@@ -68,7 +69,7 @@ func (r *request) terminateAny(p *wire.TerminateAnyParams) (wire.TerminateResult
 	if err != nil {
 		return wire.TerminateResult{}, err
 	}
-	return wire.TerminateResult{Running: s.Terminate(p.ProcessID, s == r.attachment.Session)}, nil
+	return wire.TerminateResult{Running: r.end(s, p.ProcessID)}, nil
 }
 
 // endAnySession answers when nothing is left of the session. If it is the client's

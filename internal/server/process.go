@@ -11,7 +11,11 @@ import (
 
 // startProcess answers before any output of the process is pushed.
 func (r *request) startProcess(p *wire.StartParams) error {
+	if err := r.conn.server.audit.Ready(); err != nil {
+		return wire.Errorf(wire.CodeInternal, "%v", err)
+	}
 	process, err := r.attachment.Session.StartProcess(p, r.raw)
+	r.recordStart(p, process, err)
 	if err != nil {
 		return err
 	}
@@ -43,6 +47,7 @@ func (r *request) interrupt(p *wire.SignalParams) (wire.Empty, error) {
 	if err := checkOnceID(p.OnceID); err != nil {
 		return wire.Empty{}, err
 	}
+	r.recordSignal(r.attachment.Session, p.ProcessID, "INT")
 	return wire.Empty{}, signalError(r.attachment.Session.Signal(p.ProcessID, syscall.SIGINT, p.OnceID))
 }
 
@@ -54,5 +59,13 @@ func signalError(err error) error {
 }
 
 func (r *request) terminate(p *wire.ProcessParams) (wire.TerminateResult, error) {
-	return wire.TerminateResult{Running: r.attachment.Session.Terminate(p.ProcessID, true)}, nil
+	return wire.TerminateResult{Running: r.end(r.attachment.Session, p.ProcessID)}, nil
+}
+
+// end ends a process of a session.
+func (r *request) end(s *session.Session, process string) (running bool) {
+	if running = s.Terminate(process, s == r.attachment.Session); running {
+		r.recordSignal(s, process, "TERM")
+	}
+	return running
 }

@@ -15,8 +15,10 @@ import (
 type request struct {
 	*rpc.Request
 	conn       *conn
+	method     *method
 	attachment *session.Attachment
-	raw        []byte // the parameters of a start, if it is to be recorded
+	raw        []byte   // the parameters of a start, if it is to be recorded
+	changed    []string // the files that it changes, for the audit log
 }
 
 // Request implements rpc.Handler. It decodes the request and checks it against the state of the handshake at its
@@ -46,7 +48,8 @@ func (c *conn) Request(in *rpc.Request) {
 		in.Fail(wireError(err))
 		return
 	}
-	r := &request{in, c, a, raw}
+	r := &request{Request: in, conn: c, method: m, attachment: a, raw: raw}
+	c.server.counters.requests[0][m.number].Add(1)
 	slow := m.pace >= slow
 	if slow {
 		c.server.working.Add(1)
@@ -71,6 +74,7 @@ func (c *conn) Request(in *rpc.Request) {
 		}
 	}
 	c.order(&job, params)
+	r.changed = c.server.audited(job.Paths, params)
 	c.scheduler.Submit(job)
 }
 
@@ -83,6 +87,18 @@ func (r *request) lost() error {
 }
 
 func (r *request) fail(err error) { r.Fail(explain(r.Method, wireError(err), err)) }
+
+// Reply answers with a result, and records what has changed.
+func (r *request) Reply(result any) {
+	r.recordChange()
+	r.Request.Reply(result)
+}
+
+// Fail answers with an error, and counts it.
+func (r *request) Fail(e *wire.Error) {
+	r.conn.server.counters.requests[1][r.method.number].Add(1)
+	r.Request.Fail(e)
+}
 
 // refusal is the answer to a request for which there was no room. For input it is
 // nil, which ends the connection: after a refused write, the writes that follow it

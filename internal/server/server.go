@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tetherexec/tether/internal/audit"
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/environ"
 	"github.com/tetherexec/tether/internal/files/upload"
@@ -41,6 +42,8 @@ type Server struct {
 	sessions *session.Table
 	memory   *rpc.Memory // limits the messages of all connections
 
+	audit     *audit.Log // nil: nothing is recorded
+	counters  counters
 	decisions launch.NetworkDecisions
 	idle      *listen.Idle
 	conns     *listen.Connections
@@ -71,18 +74,22 @@ func New(cfg Config) (*Server, error) {
 	s.draining.leave, s.draining.conns = make(chan struct{}), map[*conn]struct{}{}
 	s.idle = listen.NewIdle(cfg.IdleExit, func() bool { return s.sessions.Len() > 0 })
 	s.conns = listen.NewConnections(maxConnections, s.idle, cfg.Log)
+	if s.audit, err = audit.Open(cfg.Audit); err != nil {
+		return nil, errors.Join(err, state.Abandon())
+	}
+	s.count()
 	host := environ.ThisHost(env)
 	s.info = host.Info(executorVersion(cfg.Version), capabilities())
 	s.procs = proc.New(procs)
 	if err := cfg.checkLimits(s.procs); err != nil {
 		s.procs.Close()
-		return nil, errors.Join(err, state.Abandon())
+		return nil, errors.Join(err, s.audit.Close(), state.Abandon())
 	}
 	s.usage = observe.NewMeter(s.procs)
 	uploads, err := upload.OpenJournal(state.Uploads())
 	if err != nil {
 		s.procs.Close()
-		return nil, errors.Join(err, state.Abandon())
+		return nil, errors.Join(err, s.audit.Close(), state.Abandon())
 	}
 	s.confiner = confine.New(confine.Config{
 		Procs: s.procs, Shared: cfg.StateDir, Own: state.Own, Private: cfg.private, UserSockets: cfg.UserSockets, Backend: cfg.Backend, Log: cfg.Log,
@@ -101,7 +108,7 @@ func New(cfg Config) (*Server, error) {
 			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.acceptsAt, Decisions: &s.decisions,
 			Limits: cfg.Limits, Total: cfg.TotalLimits,
 		},
-		Uploads: uploads, Log: cfg.Log, Removed: s.idle.Released,
+		Uploads: uploads, Log: cfg.Log, Removed: s.idle.Released, Events: s.events(),
 	}
 	if cfg.Kept != nil {
 		sessions.Kept = &session.Kept{Arena: cfg.Kept.Arena, Keeper: cfg.Kept.Keeper, Program: cfg.Version, Probation: cfg.Kept.Probation}
@@ -138,7 +145,7 @@ func (s *Server) Close() error {
 	s.http.Close()
 	err := s.confiner.Close()
 	s.procs.Close()
-	err = errors.Join(err, s.state.Close())
+	err = errors.Join(err, s.audit.Close(), s.state.Close())
 	sweeper, unswept := s.confiner.StartSweeper()
 	if sweeper != 0 && s.config.Kept != nil {
 		err = errors.Join(err, s.config.Kept.Leave(sweeper))

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tetherexec/tether/internal/audit"
+)
+
+// auditFlags say where a server records what its clients do.
+type auditFlags struct {
+	target string
+	size   byteSize
+	keep   count
+	strict bool
+}
+
+func (f *auditFlags) define(fs *pflag.FlagSet) {
+	f.size, f.keep = audit.DefaultMaxSize, audit.DefaultKeep
+	fs.StringVar(&f.target, "audit-log", "", "record what clients do, as JSON lines: `FILE`, stderr or syslog")
+	fs.Var(&f.size, "audit-log-size", "rotate the file at this size")
+	fs.Var(&f.keep, "audit-log-keep", "how many rotated files are kept")
+	fs.BoolVar(&f.strict, "audit-log-strict", false, "start no command while nothing can be recorded (default: count the\nlost lines)")
+	group(fs, "Logging", "audit-log", "audit-log-size", "audit-log-keep", "audit-log-strict")
+}
+
+func (f *auditFlags) config() (audit.Config, error) {
+	c := audit.Config{Target: f.target, MaxSize: int64(f.size), Keep: int(f.keep), Strict: f.strict}
+	if !c.IsFile() {
+		return c, nil
+	}
+	path, err := filepath.Abs(c.Target)
+	if err != nil {
+		return c, fmt.Errorf("--audit-log %s: %w", c.Target, err)
+	}
+	c.Target = path
+	return c, nil
+}
