@@ -15,7 +15,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit test-cli test-conformance test-interop interop record soak model bench fuzz demos fleet-demo clean bubblewrap
+.PHONY: help build run test check test-unit test-cli test-conformance test-interop interop record soak model bench fuzz demos fleet-demo clean bubblewrap schema
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,8 +29,9 @@ run: build ## build, serve on loopback; LISTEN=ws://IP:PORT
 test: bubblewrap ## everything CI runs: check and the four targets below, three at a time
 	@$(MAKE) --no-print-directory -j 3 check test-unit test-cli test-conformance test-interop
 
-check: ## format, vet for each platform, lint
+check: ## format, vet for each platform, lint, compare the schema with the code
 	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
+	@go run ./schema/generate -check
 	@for os in linux darwin windows; do echo "vet $$os"; GOOS=$$os go vet ./... || exit 1; done
 	@for tag in mcp fleet; do for os in linux darwin windows; do echo "vet $$os with $$tag"; GOOS=$$os go vet -tags $$tag ./cmd/tether || exit 1; done; done
 	@echo vet tests with fleet; go vet -tags fleet ./client/... ./unifiedexec
@@ -68,6 +69,9 @@ soak: bubblewrap build ## all tests, with tests of load and time at full length;
 	go test -race -count 1 -tags fleet -timeout $(SOAKLIMIT) ./client ./client/files ./client/web ./unifiedexec
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(SOAKLIMIT) ./interop -live
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(SOAKLIMIT) ./interop -gateways 1
+
+schema: ## write schema/ from package wire, after a change of the protocol
+	@go run ./schema/generate
 
 model: build ## random operations and faults against both servers, for MODELTIME=5m each
 	@scripts/with-reference go test -tags interop -count 1 -timeout 60m -v -run TestClientModel ./interop -model $(MODELTIME)

@@ -95,6 +95,26 @@ type ProcessKillParams struct {
 	ProcessHandle string `json:"processHandle"`
 }
 
+// ProcessOutputDelta is the notification process/outputDelta. The server writes it without this type.
+type ProcessOutputDelta struct {
+	ProcessHandle string `json:"processHandle"`
+	Stream        string `json:"stream"` // StreamStdout or StreamStderr; a terminal has StreamStdout
+	DeltaBase64   Base64 `json:"deltaBase64"`
+	CapReached    bool   `json:"capReached"` // no more output of the stream follows, although there may be more
+}
+
+// ProcessEnded is the notification process/exited of the process API, the last one about a command. The server
+// writes it without this type.
+type ProcessEnded struct {
+	ProcessHandle       string `json:"processHandle"`
+	ExitCode            int    `json:"exitCode"`
+	OutputDrainTimedOut bool   `json:"outputDrainTimedOut"` // another process still had the output open, and some of it may be missing
+	Stdout              string `json:"stdout"`              // empty if it was streamed
+	StdoutCapReached    bool   `json:"stdoutCapReached"`
+	Stderr              string `json:"stderr"` // empty if it was streamed
+	StderrCapReached    bool   `json:"stderrCapReached"`
+}
+
 // DecodeAppParams is [Decode] for a request to an app-server, whose errors have
 // other texts. The text is to be sent after [InvalidAppRequest].
 func DecodeAppParams(params []byte, v any) error {
@@ -198,7 +218,7 @@ func (n *Dimension) decodeWire(d *decoder) error {
 	return err
 }
 
-// EnvOverrides are variables to set and, with nil, to remove.
+// EnvOverrides are variables to set, and with null to remove.
 type EnvOverrides map[string]*string
 
 func (e *EnvOverrides) decodeWire(d *decoder) error {

@@ -17,6 +17,7 @@
 //   - Methods: protocol.go has the reference's methods about processes and the rules of
 //     decoding, files.go, http.go, network.go and environment.go the reference's other methods;
 //     tether.go, inspect.go, upload.go and fleet.go tether's own; appserver.go those of the app-server.
+//   - The tables of all requests and notifications: calls.go, from which `make schema` writes the schema.
 //   - Sandboxes: sandbox.go, and draft.go for the form of older clients.
 //   - Paths: path.go and fileurl.go.
 package wire

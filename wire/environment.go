@@ -90,3 +90,60 @@ type DiscoverCapabilitiesParams struct {
 	Cwd     PathURI  `json:"cwd"`
 	Sandbox *Sandbox `json:"sandbox"`
 }
+
+// DiscoverCapabilitiesResult answers capabilities/discoverV2.
+type DiscoverCapabilitiesResult struct {
+	Plugins  []InstalledPlugin `json:"plugins"`
+	Skills   []InstalledSkill  `json:"skills"`
+	Warnings []string          `json:"warnings"`
+}
+
+// InstalledPlugin is an installed plugin.
+type InstalledPlugin struct {
+	ID             string           `json:"id"` // NAME@MARKETPLACE
+	DisplayName    string           `json:"displayName"`
+	RemotePluginID *string          `json:"remotePluginId"`
+	Version        string           `json:"version"`
+	Root           string           `json:"root"` // a URI
+	Files          DiscoveredPlugin `json:"files"`
+	Skills         []InstalledSkill `json:"skills"`
+}
+
+// InstalledSkill is the description of a skill by its own files.
+type InstalledSkill struct {
+	Name             string             `json:"name"`
+	Description      string             `json:"description"`
+	ShortDescription *string            `json:"shortDescription"`
+	Path             string             `json:"path"` // a URI
+	DiscoveryRoot    *SkillRoot         `json:"discoveryRoot,omitempty"`
+	Dependencies     *SkillDependencies `json:"dependencies"`
+	Policy           *SkillPolicy       `json:"policy"`
+}
+
+// SkillRoot is a directory of skills. Skills of a plugin have none.
+type SkillRoot struct {
+	ID   string `json:"id"`
+	Path string `json:"path"` // a URI
+}
+
+// SkillDependencies are the tools that a skill needs.
+type SkillDependencies struct {
+	Tools []SkillTool `json:"tools"`
+}
+
+// SkillTool is a tool that a skill uses.
+type SkillTool struct {
+	Type              string  `json:"type"`
+	Value             string  `json:"value"`
+	Description       *string `json:"description"`
+	Transport         *string `json:"transport"`
+	Command           *string `json:"command"`
+	URL               *string `json:"url"`
+	OAuthCallbackPort *uint16 `json:"oauthCallbackPort"`
+}
+
+// SkillPolicy says when a skill may be used.
+type SkillPolicy struct {
+	AllowImplicitInvocation *bool    `json:"allowImplicitInvocation"`
+	Products                []string `json:"products"`
+}

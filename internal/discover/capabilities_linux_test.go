@@ -17,7 +17,7 @@ func (t tree) home() codexhome.Home {
 	return codexhome.Home{User: t.at("home"), Codex: t.at("codex"), System: t.at("etc")}
 }
 
-func (t tree) capabilities() CapabilitiesResult {
+func (t tree) capabilities() wire.DiscoverCapabilitiesResult {
 	t.Helper()
 	return capabilities(t.Context(), t.home(), files.Direct{}, nil)
 }
@@ -28,7 +28,7 @@ func (t tree) skill(dir, name string) {
 	t.write(dir+"/SKILL.md", "---\nname: "+name+"\ndescription: d\n---\n")
 }
 
-func names(skills []Skill) string {
+func names(skills []wire.InstalledSkill) string {
 	var list []string
 	for _, s := range skills {
 		list = append(list, s.Name)
@@ -36,7 +36,7 @@ func names(skills []Skill) string {
 	return strings.Join(list, " ")
 }
 
-func (t tree) wantWarnings(r CapabilitiesResult, want ...string) {
+func (t tree) wantWarnings(r wire.DiscoverCapabilitiesResult, want ...string) {
 	t.Helper()
 	if !slices.Equal(r.Warnings, want) {
 		t.Errorf("warnings %q, want %q", r.Warnings, want)
@@ -62,10 +62,10 @@ func TestSkillRoots(t *testing.T) {
 	r := d.capabilities()
 	d.want("skills", names(r.Skills), "one two plug:inner three four")
 	d.wantWarnings(r)
-	for i, want := range map[int]SkillRoot{
-		0: {"codex-home-skills", d.uri("codex/skills")},
-		3: {"user-agent-skills", d.uri("home/.agents/skills")},
-		4: {"system-skills", d.uri("etc/skills")},
+	for i, want := range map[int]wire.SkillRoot{
+		0: {ID: "codex-home-skills", Path: d.uri("codex/skills")},
+		3: {ID: "user-agent-skills", Path: d.uri("home/.agents/skills")},
+		4: {ID: "system-skills", Path: d.uri("etc/skills")},
 	} {
 		if got := r.Skills[i].DiscoveryRoot; got == nil || *got != want {
 			t.Errorf("root of %s is %v, want %v", r.Skills[i].Name, got, want)

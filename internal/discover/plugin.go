@@ -126,7 +126,7 @@ func isMadeOf(s, others string) bool {
 }
 
 // load reads a plugin. It returns nil if the plugin has no valid manifest.
-func (c cachedPlugin) load(ctx context.Context, files files.Files, total *budget) (found *Plugin, complete bool) {
+func (c cachedPlugin) load(ctx context.Context, files files.Files, total *budget) (found *wire.InstalledPlugin, complete bool) {
 	s := newScan(ctx, files, c.dir, total)
 	listed := s.list()
 	s.findManifests(listed)
@@ -138,7 +138,7 @@ func (c cachedPlugin) load(ctx context.Context, files files.Files, total *budget
 	if err != nil {
 		return nil, false
 	}
-	found = &Plugin{
+	found = &wire.InstalledPlugin{
 		ID: c.id, DisplayName: about.displayName(c.dir), RemotePluginID: c.remote, Version: c.version,
 		Root: wire.PathToURI(c.dir), Files: s.installedFiles(about),
 	}

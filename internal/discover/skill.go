@@ -29,8 +29,8 @@ var (
 
 // describeSkills reads the descriptions of the found skills. complete is false if
 // one of them is invalid.
-func (s *scan) describeSkills(root *SkillRoot) (skills []Skill, complete bool) {
-	skills, complete = []Skill{}, true
+func (s *scan) describeSkills(root *wire.SkillRoot) (skills []wire.InstalledSkill, complete bool) {
+	skills, complete = []wire.InstalledSkill{}, true
 	for _, found := range s.skills {
 		if s.ctx.Err() != nil { // the client has left, so the answer is not needed
 			return nil, false
@@ -80,19 +80,19 @@ func readFrontMatter(text string) (front frontMatter, err error) {
 	})
 }
 
-func describe(found wire.DiscoveredSkill) (Skill, error) {
+func describe(found wire.DiscoveredSkill) (wire.InstalledSkill, error) {
 	text, ok := head(found.Instructions.Contents)
 	if !ok {
-		return Skill{}, errNoFrontMatter
+		return wire.InstalledSkill{}, errNoFrontMatter
 	}
 	front, err := readFrontMatter(text)
 	if err != nil && !errors.Is(err, errYAMLSize) {
 		front, err = readFrontMatter(repair(text))
 	}
 	if err != nil {
-		return Skill{}, err
+		return wire.InstalledSkill{}, err
 	}
-	skill := Skill{
+	skill := wire.InstalledSkill{
 		Name:             oneLine(front.name),
 		Description:      oneLine(front.description),
 		ShortDescription: optional(oneLine(front.shortDescription), 0),
@@ -101,15 +101,15 @@ func describe(found wire.DiscoveredSkill) (Skill, error) {
 	if skill.Name == "" {
 		dir, err := native(path.Dir(skill.Path))
 		if err != nil {
-			return Skill{}, err
+			return wire.InstalledSkill{}, err
 		}
 		skill.Name = oneLine(filepath.Base(dir))
 	}
 	if utf8.RuneCountInString(skill.Name) > maxName {
-		return Skill{}, errName
+		return wire.InstalledSkill{}, errName
 	}
 	if skill.Description == "" {
-		return Skill{}, errNoDescription
+		return wire.InstalledSkill{}, errNoDescription
 	}
 	if found.Metadata != nil {
 		skill.Dependencies, skill.Policy = readMetadata(found.Metadata.Contents)
@@ -177,14 +177,14 @@ func needsQuotes(value string) bool {
 
 // skillMetadata has the used fields of a skill's second file.
 type skillMetadata struct {
-	tools  []Tool
-	policy *Policy
+	tools  []wire.SkillTool
+	policy *wire.SkillPolicy
 }
 
 var products = []string{"chatgpt", "codex", "atlas"}
 
 // readMetadata reads the file; an invalid file counts as empty.
-func readMetadata(text string) (*Dependencies, *Policy) {
+func readMetadata(text string) (*wire.SkillDependencies, *wire.SkillPolicy) {
 	var m skillMetadata
 	if err := readYAML(text, m.keys()); err != nil {
 		return nil, nil
@@ -192,7 +192,7 @@ func readMetadata(text string) (*Dependencies, *Policy) {
 	if m.tools == nil {
 		return nil, m.policy
 	}
-	return &Dependencies{Tools: m.tools}, m.policy
+	return &wire.SkillDependencies{Tools: m.tools}, m.policy
 }
 
 func (m *skillMetadata) keys() keys {
@@ -208,7 +208,7 @@ func (m *skillMetadata) keys() keys {
 }
 
 func (m *skillMetadata) readPolicy(n *yaml.Node) error {
-	m.policy = &Policy{Products: []string{}}
+	m.policy = &wire.SkillPolicy{Products: []string{}}
 	return into(keys{
 		"allow_implicit_invocation": intoBool(&m.policy.AllowImplicitInvocation),
 		"products":                  each(m.addProduct),
@@ -244,7 +244,7 @@ func (m *skillMetadata) addTool(n *yaml.Node) error {
 	if shortKind == nil || shortValue == nil {
 		return nil
 	}
-	m.tools = append(m.tools, Tool{
+	m.tools = append(m.tools, wire.SkillTool{
 		Type: *shortKind, Value: *shortValue,
 		Description:       optional(oneLine(description), maxText),
 		Transport:         optional(oneLine(transport), maxName),

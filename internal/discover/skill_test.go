@@ -11,7 +11,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-func describeText(text, metadata string) (Skill, error) {
+func describeText(text, metadata string) (wire.InstalledSkill, error) {
 	found := wire.DiscoveredSkill{Instructions: wire.CapabilityFile{Path: wire.PathToURI("/skills/the dir/SKILL.md"), Contents: text}}
 	if metadata != "" {
 		found.Metadata = &wire.CapabilityFile{Contents: metadata}

@@ -68,10 +68,10 @@ func (r *request) discoverRoots(p *wire.DiscoverRootsParams) (wire.DiscoverRoots
 	return discover.Roots(a.Context(), p, a.Session.Files, room)
 }
 
-func (r *request) discoverCapabilities(p *wire.DiscoverCapabilitiesParams) (discover.CapabilitiesResult, error) {
+func (r *request) discoverCapabilities(p *wire.DiscoverCapabilitiesParams) (wire.DiscoverCapabilitiesResult, error) {
 	room, err := r.discoveryRoom()
 	if err != nil {
-		return discover.CapabilitiesResult{}, err
+		return wire.DiscoverCapabilitiesResult{}, err
 	}
 	a := r.attachment
 	return discover.Capabilities(a.Context(), r.conn.server.env, p, a.Session.Files, room)
