@@ -26,5 +26,5 @@
 // the waiting of Append; overflow.go which segments go to disk; spool.go the file, and
 // the pool that the logs of a server share; disk_*.go system calls for disk space;
 // segment.go a run of entries and its form on disk; stream.go the names of the streams;
-// read.go and tail.go the readers; listeners.go callbacks for new entries.
+// read.go, back.go and tail.go the readers; listeners.go callbacks for new entries.
 package outlog

@@ -77,8 +77,10 @@ func (m *model) step(pick choice) {
 		m.clientReads([]int{1, 3, 20, 1000}[pick("entries", 4)])
 	case op < 72:
 		m.report(m.sent + uint64(pick("sent", int(m.client.Seq()-m.sent)+1)))
-	case op < 90:
+	case op < 86:
 		m.observe(m.observers[pick("observer", 3)], pick, []int{1, 5, 1000}[pick("entries", 3)])
+	case op < 90:
+		m.goBack(m.observers[pick("observer", 3)], uint64(pick("before", int(m.log.State().Next)+3)), int64(pick("cost", []int{1000, MaxEntry, 2 << 20}[pick("magnitude", 3)])))
 	case op < 94:
 		m.checkState(uint64(pick("next", int(m.log.State().Next)+3)))
 	case op < 96:
@@ -255,6 +257,45 @@ func (m *model) observe(c *Cursor, pick choice, n int) {
 			m.checkEnd(after, err)
 		}
 		return
+	}
+}
+
+// goBack lets an observer seek back, and read up to where it was asked to begin. It must find the longest run of kept entries
+// that fits, or one entry.
+func (m *model) goBack(c *Cursor, before uint64, cost int64) {
+	m.t.Helper()
+	if err := c.SeekBack(before, cost); err != nil {
+		m.t.Fatalf("seek back from %d by %d: %v", before, cost, err)
+	}
+	first := m.log.Stats().First
+	last := min(max(before, 1), m.log.State().Next) - 1
+	if last < first {
+		if c.Seq() != last {
+			m.t.Fatalf("seek back from %d, before all entries: at %d; %d is the first", before, c.Seq(), first)
+		}
+		return
+	}
+	begin, sum := c.Seq(), int64(0)
+	next := func(c *Cursor) (cost int64) {
+		after := c.Seq()
+		if err := c.Next(func(e Entry) {
+			m.record(after, e)
+			cost = sight(e).cost()
+		}); err != nil {
+			m.t.Fatalf("after %d, having gone back from %d: %v", after, before, err)
+		}
+		return cost
+	}
+	for c.Seq() < last {
+		sum += next(c)
+	}
+	if begin >= last || begin+1 < first || sum > cost && begin+1 < last {
+		m.t.Fatalf("seek back from %d by %d: at %d, and %d to there; %d is the first", before, cost, begin, sum, first)
+	}
+	if begin+1 > first {
+		if earlier := next(m.log.Cursor(begin - 1)); sum+earlier <= cost {
+			m.t.Fatalf("seek back from %d by %d stops at %d, though %d and %d fit", before, cost, begin, earlier, sum)
+		}
 	}
 }
 

@@ -187,17 +187,11 @@ func (l *Log) unpin(c *content) {
 // reused meanwhile, which only happens to released entries, the bytes are discarded.
 func (c *Cursor) visitSpooled(s *segment, sp *spool, visit func(Entry)) error {
 	l := c.log
+	if err := c.openSpooled(s, sp); err != nil {
+		return err
+	}
 	scratch := takeContent()
 	defer giveContent(scratch)
-
-	if c.spooled != s {
-		c.spooled, c.ahead = nil, c.ahead[:0]
-		b := scratch.data[:s.count*recordSize]
-		if err := c.read(sp, s.block, s.size, b); err != nil { // the records follow the bytes
-			return err
-		}
-		c.records = decodeRecords(c.records[:0], b)
-	}
 	i := int(c.seq + 1 - s.first)
 	start, end := span(c.records, i)
 	if start > end || end > s.size {
@@ -211,8 +205,26 @@ func (c *Cursor) visitSpooled(s *segment, sp *spool, visit func(Entry)) error {
 	if err := l.stillHolds(s); err != nil {
 		return err
 	}
-	c.spooled = s
 	visit(c.records[i].entry(c.seq+1, data))
+	return nil
+}
+
+// openSpooled reads the records of a spooled segment, unless the cursor has them.
+func (c *Cursor) openSpooled(s *segment, sp *spool) error {
+	if c.spooled == s {
+		return nil
+	}
+	scratch := takeContent()
+	defer giveContent(scratch)
+	c.spooled, c.ahead = nil, c.ahead[:0]
+	b := scratch.data[:s.count*recordSize]
+	if err := c.read(sp, s.block, s.size, b); err != nil { // the records follow the bytes
+		return err
+	}
+	if err := c.log.stillHolds(s); err != nil {
+		return err
+	}
+	c.records, c.spooled = decodeRecords(c.records[:0], b), s
 	return nil
 }
 
