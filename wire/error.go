@@ -25,6 +25,7 @@ const (
 	ErrorStdinClosed    = "stdinClosed"    // the process takes no more input
 	ErrorUploadDiffers  = "uploadDiffers"  // the upload was opened with other parameters
 	ErrorDigestMismatch = "digestMismatch" // the bytes that arrived do not have the digest of the commit
+	ErrorReadOnly       = "readOnly"       // the connection may only look; also for methods of the reference
 )
 
 // ReasonResumed is the reason of a server that closes a connection because another connection

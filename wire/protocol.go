@@ -36,6 +36,7 @@ const (
 	MethodProcessTerminateAny = "tether/process/terminate"
 	MethodProcessState        = "tether/process/state"
 	MethodProcessSearch       = "tether/process/search"
+	MethodProcessReadAny      = "tether/process/read"
 	MethodSessionList         = "tether/session/list"
 	MethodSessionEnd          = "tether/session/end"
 	MethodKeeperState         = "tether/keeper/state"
@@ -102,6 +103,9 @@ type TetherInfo struct {
 	TTLMs    uint64   `json:"ttlMs"`    // granted
 	Features []string `json:"features"`
 	Host     string   `json:"host,omitempty" wire:"default"` // of the fleet, if the client has come through a gateway
+
+	// ReadOnly means that this connection may only look: its requests for anything else are refused with ErrorReadOnly.
+	ReadOnly bool `json:"readOnly,omitempty" wire:"default"`
 }
 
 // EnvironmentInfo describes the executor. Older servers leave out all but the shell.

@@ -19,6 +19,9 @@ type Client struct {
 	// capability token alone, or with a signed token without "sub".
 	Principal string
 
+	// ReadOnly means that the client may look at sessions and processes, and may not change or start anything.
+	ReadOnly bool
+
 	Query string // of the URL that the client has asked for, not decoded
 }
 

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/tetherexec/tether/internal/rpc"
 )
@@ -15,6 +17,9 @@ func MethodsOfOtherSessions() (names []string) {
 	}
 	return names
 }
+
+// Methods are the methods after the handshake.
+func Methods() []string { return slices.Sorted(maps.Keys(methods)) }
 
 // FillOutgoing takes all room for answers that connections share. free gives it back.
 func FillOutgoing(s *Server) (free func()) {

@@ -69,18 +69,18 @@ func (c *conn) initialize(r *rpc.Request) {
 		SessionID: s.ID, EnvironmentInfo: c.server.info,
 		Tether: wire.TetherInfo{
 			Version: c.server.config.Version, PublicID: s.Public,
-			TTLMs: uint64(s.TTL().Milliseconds()), Features: c.features(), Host: c.origin.Host,
+			TTLMs: uint64(s.TTL().Milliseconds()), Features: c.features(), Host: c.origin.Host, ReadOnly: c.readOnly(),
 		},
 	})
 	c.server.procs.Prepare() // the client is likely to start a command
 }
 
 func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
-	principal := c.origin.Client.Principal
+	rights := session.Rights{Principal: c.origin.Client.Principal, ReadOnly: c.readOnly()}
 	if p.ResumeSessionID != nil {
-		return c.server.sessions.Resume(c.rpc.Context(), *p.ResumeSessionID, principal, c)
+		return c.server.sessions.Resume(c.rpc.Context(), *p.ResumeSessionID, rights, c)
 	}
-	w := session.Options{Client: p.ClientName, Principal: principal}
+	w := session.Options{Client: p.ClientName, Rights: rights}
 	if t := p.Tether; t != nil {
 		if t.TTLMs != nil {
 			w.TTL = time.Duration(min(*t.TTLMs, uint64(c.server.config.SessionTTLMax.Milliseconds()))) * time.Millisecond
@@ -99,7 +99,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 // features are the extensions that a tether client may use.
 func (c *conn) features() []string {
 	list := []string{"ack", "closeStdin", "concurrent", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "limits", "list", "observe", "once", "oneStream",
-		"remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "survivors", "termSize", "usage"}
+		"readAny", "readOnly", "remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "survivors", "termSize", "usage"}
 	if c.server.state.Durable() {
 		list = append(list, "failure")
 	}

@@ -40,6 +40,7 @@ var requests = map[string]struct {
 	wire.MethodProcessList:       {wire.ListParams{}, `{}`},
 	wire.MethodProcessState:      {wire.StateParams{}, `{"processId":"missing"}`},
 	wire.MethodProcessSearch:     {wire.SearchParams{}, `{"processId":"missing"}`},
+	wire.MethodProcessReadAny:    {wire.ReadAnyParams{}, `{"processId":"missing","maxBytes":1}`},
 	wire.MethodProcessObserve:    {wire.ObserveParams{}, `{"sessionId":"missing","processId":"missing"}`},
 	wire.MethodProcessUnobserve:  {wire.UnobserveParams{}, `{"observeId":1}`},
 

@@ -8,8 +8,8 @@ import (
 
 // methods is the whole protocol after the handshake. order.go says which requests wait for which.
 var methods = map[string]*method{
-	wire.MethodEnvironmentInfo:       returning("environment info", urgent, (*request).environmentInfo),
-	wire.MethodEnvironmentStatus:     returning("environment status", urgent, (*request).environmentStatus),
+	wire.MethodEnvironmentInfo:       returning("environment info", urgent, (*request).environmentInfo).looking(),
+	wire.MethodEnvironmentStatus:     returning("environment status", urgent, (*request).environmentStatus).looking(),
 	wire.MethodEnvironmentConfigRead: returning("environment config", slow, (*request).readConfig),
 	wire.MethodDiscoverRoots:         returning("capability discovery", slow, (*request).discoverRoots),
 	wire.MethodDiscoverCapabilities:  returning("capability discovery", slow, (*request).discoverCapabilities),
@@ -49,15 +49,16 @@ var methods = map[string]*method{
 	wire.MethodProcessSignalAny:    returning("exec", urgent, (*request).signal),
 	wire.MethodProcessWriteAny:     replying("exec", quick, (*request).writeAnyInput),
 	wire.MethodProcessTerminateAny: returning("exec", urgent, (*request).terminateAny),
-	wire.MethodProcessList:         replying("exec", quick, (*request).listProcesses),
-	wire.MethodProcessState:        returning("exec", slow, (*request).processState),
-	wire.MethodProcessSearch:       returning("exec", slow, (*request).searchOutput),
-	wire.MethodProcessObserve:      replying("exec", quick, (*request).observe),
-	wire.MethodProcessUnobserve:    returning("exec", quick, (*request).unobserve),
-	wire.MethodSessionList:         returning("exec", quick, (*request).listSessions),
-	wire.MethodSessionEnd:          replying("exec", slow, (*request).endAnySession),
+	wire.MethodProcessList:         replying("exec", quick, (*request).listProcesses).looking(),
+	wire.MethodProcessState:        returning("exec", slow, (*request).processState).looking(),
+	wire.MethodProcessSearch:       returning("exec", slow, (*request).searchOutput).looking(),
+	wire.MethodProcessReadAny:      replying("exec", slow, (*request).readPage).looking(),
+	wire.MethodProcessObserve:      replying("exec", quick, (*request).observe).looking(),
+	wire.MethodProcessUnobserve:    returning("exec", quick, (*request).unobserve).looking(),
+	wire.MethodSessionList:         returning("exec", quick, (*request).listSessions).looking(),
+	wire.MethodSessionEnd:          replying("exec", slow, (*request).endAnySession).looking(), // only the own session
 
-	wire.MethodKeeperState:   returning("keeper", quick, (*request).keeperState),
+	wire.MethodKeeperState:   returning("keeper", quick, (*request).keeperState).looking(),
 	wire.MethodKeeperUpgrade: returning("keeper", slow, (*request).upgrade),
 }
 
@@ -66,7 +67,8 @@ type method struct {
 	number int    // see methodNames
 	family string // the name of the family in errors about the handshake
 	pace   pace
-	params any // nil, as pointer to the type of the parameters
+	looks  bool // see looking
+	params any  // nil, as pointer to the type of the parameters
 	run    func(r *request, params any)
 	try    func(r *request, params any) bool // see schedule.Job; may be nil
 }
@@ -115,6 +117,13 @@ func replying[P any](family string, pace pace, f func(*request, *P) error) *meth
 			}
 		},
 	}
+}
+
+// looking marks a method that a read-only connection may use, because it changes nothing that belongs to other clients, and shows only sessions
+// and processes. A method that can do more has to check conn.readOnly itself.
+func (m *method) looking() *method {
+	m.looks = true
+	return m
 }
 
 // trying adds a function that answers a slow request at once, if it can do so without waiting.

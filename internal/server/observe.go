@@ -164,19 +164,26 @@ func (o *observation) encode(e outlog.Entry) {
 		method = wire.NoteObservedClosed
 	}
 	b := o.batch.Open(2*notificationOverhead + len(e.Data)*4/3)
-	b = fmt.Appendf(b, `{"method":"%s","params":{"observeId":%d,"seq":%d,"timeMs":%d`, method, o.id, e.Seq, e.Time.UnixMilli())
+	b = fmt.Appendf(b, `{"method":"%s","params":{"observeId":%d,`, method, o.id)
+	b = appendEvent(b, o.seen.Process, e)
+	o.batch.Seal(append(b, "}}"...))
+}
+
+// appendEvent appends the members of an event of a process, as observers and readers of pages get it.
+func appendEvent(b []byte, p *session.Process, e outlog.Entry) []byte {
+	b = fmt.Appendf(b, `"seq":%d,"timeMs":%d`, e.Seq, e.Time.UnixMilli())
 	switch e.Kind {
 	case outlog.Output:
 		b = appendChunk(b, e)
 	case outlog.Exited:
 		b = append(b, `,"exitCode":`...)
 		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
-		b = appendDenial(b, o.seen.Process.Command.Denial())
-		b = appendLimit(b, o.seen.Process.Command)
-		b = appendFailure(b, o.seen.Process)
-		b = appendUsage(b, o.seen.Process)
+		b = appendDenial(b, p.Command.Denial())
+		b = appendLimit(b, p.Command)
+		b = appendFailure(b, p)
+		b = appendUsage(b, p)
 	case outlog.Closed:
-		b = appendSurvivors(b, o.seen.Process)
+		b = appendSurvivors(b, p)
 	}
-	o.batch.Seal(append(b, "}}"...))
+	return b
 }

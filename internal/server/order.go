@@ -40,6 +40,8 @@ func keyOf(params any) schedule.Key {
 		return processKey(p.ProcessID)
 	case *wire.SearchParams:
 		return processKey(p.ProcessID)
+	case *wire.ReadAnyParams:
+		return processKey(p.ProcessID)
 	case *wire.ObserveParams:
 		return processKey(p.ProcessID)
 	case *wire.OpenParams:

@@ -79,6 +79,9 @@ func (r *request) endAnySession(p *wire.SessionEndParams) error {
 	if err != nil {
 		return err
 	}
+	if s != r.attachment.Session && r.conn.readOnly() {
+		return errReadOnly(r.Method)
+	}
 	r.conn.log.Info("session is ended by a client", "session", s.Public)
 	if s == r.attachment.Session {
 		r.attachment.EndSelf(func() { r.Reply(endResult(s)) })

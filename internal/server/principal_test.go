@@ -23,6 +23,7 @@ var aboutOthers = map[string]map[string]any{
 	wire.MethodProcessTerminateAny: {},
 	wire.MethodProcessState:        {},
 	wire.MethodProcessSearch:       {},
+	wire.MethodProcessReadAny:      {},
 	wire.MethodProcessObserve:      {"afterSeq": nil},
 	wire.MethodProcessList:         {},
 	wire.MethodSessionEnd:          {},

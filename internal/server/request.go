@@ -33,6 +33,10 @@ func (c *conn) Request(in *rpc.Request) {
 		in.Fail(wire.Errorf(wire.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", in.Method))
 		return
 	}
+	if !m.looks && c.readOnly() {
+		in.Fail(wireError(errReadOnly(in.Method)))
+		return
+	}
 	params := m.newParams()
 	if err := wire.Decode(in.Params, params); err != nil {
 		in.Fail(wire.Errorf(wire.CodeInvalidParams, "%v", err))
@@ -76,6 +80,14 @@ func (c *conn) Request(in *rpc.Request) {
 	c.order(&job, params)
 	r.changed = c.server.audited(job.Paths, params)
 	c.scheduler.Submit(job)
+}
+
+// readOnly reports whether the client may only look.
+func (c *conn) readOnly() bool { return c.origin.Client.ReadOnly }
+
+// errReadOnly refuses a request of a client that may only look.
+func errReadOnly(method string) error {
+	return wire.Errorf(wire.CodeInvalidRequest, "this connection is read-only: `%s` is not allowed on it", method).WithReason(wire.ErrorReadOnly)
 }
 
 // lost returns session.ErrResumed if another connection has taken over the session, perhaps while the request waited.

@@ -78,11 +78,17 @@ type stream struct {
 
 func (s *streamServer) stream(principal string) *stream {
 	s.t.Helper()
+	return s.streamOf(listen.Client{Peer: "link", Principal: principal})
+}
+
+// streamOf is stream for any client.
+func (s *streamServer) streamOf(client listen.Client) *stream {
+	s.t.Helper()
 	near, far := connPair(s.t)
 	c := &stream{attached: make(chan string, 1), over: make(chan bool, 1)}
 	var ctx context.Context
 	ctx, c.lose = context.WithCancel(context.Background())
-	from := server.Origin{Client: listen.Client{Peer: "link", Principal: principal}, Attached: func(id string, ttl time.Duration, resumed bool) {
+	from := server.Origin{Client: client, Attached: func(id string, ttl time.Duration, resumed bool) {
 		c.attached <- fmt.Sprint(id, ttl, resumed)
 	}}
 	go func() { // ends with the connection

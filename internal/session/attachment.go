@@ -94,14 +94,17 @@ func (s *Session) attachLocked(peer Peer, resumed bool) *Attachment {
 	return a
 }
 
-// Resume attaches peer, whose client has the given principal, to a session. If another peer is attached and proves to be
+// Resume attaches peer, whose client has the given rights, to a session. If another peer is attached and proves to be
 // alive, the other keeps the session, and the error is ErrAttached. If the other does
 // not prove it, it is evicted.
-func (t *Table) Resume(ctx context.Context, id, principal string, peer Peer) (*Attachment, error) {
+func (t *Table) Resume(ctx context.Context, id string, rights Rights, peer Peer) (*Attachment, error) {
 	for {
-		s, err := t.find(t.sessions, id, principal)
+		s, err := t.find(t.sessions, id, rights.Principal)
 		if err != nil {
 			return nil, err
+		}
+		if s.ReadOnly != rights.ReadOnly {
+			return nil, fmt.Errorf("%w %s", ErrUnknownSession, id)
 		}
 		s.mu.Lock()
 		if s.ended || s.holder.expired(time.Now()) {

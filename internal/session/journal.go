@@ -56,6 +56,9 @@ func (s *Session) openedNote() []byte {
 	e.Signed(s.CreatedAt.UnixNano())
 	e.Signed(int64(s.TTL()))
 	e.Flag(s.acks)
+	if s.ReadOnly { // left out of the notes of all other sessions, which earlier versions can read
+		e.Flag(true)
+	}
 	return e
 }
 
@@ -72,6 +75,7 @@ func decodeOpened(n *arena.Note, b []byte) (r *recordedSession, err error) {
 	r = &recordedSession{note: n}
 	r.identity = Identity{ID: d.Text(), Public: d.Text(), Client: d.Text(), Label: d.Text(), CreatedAt: time.Unix(0, d.Signed()), Owner: Owner{unknown: true}}
 	r.ttl, r.acks = time.Duration(d.Signed()), d.Flag()
+	r.identity.ReadOnly = !d.Done() && d.Flag()
 	return r, wellFormed(d, "session")
 }
 

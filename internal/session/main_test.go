@@ -101,7 +101,7 @@ func open(t *testing.T, table *Table, w Options) *Attachment {
 func resume(t *testing.T, table *Table, s *Session) (*Attachment, *fakePeer) {
 	t.Helper()
 	peer := newPeer()
-	a, err := table.Resume(t.Context(), s.ID, "", peer)
+	a, err := table.Resume(t.Context(), s.ID, Rights{}, peer)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func sees(t *testing.T, table *Table, s *Session, principal string) string {
 	}
 	_, err := table.ByPublicID(s.Public, principal)
 	look("found", err)
-	a, err := table.Resume(t.Context(), s.ID, principal, newPeer())
+	a, err := table.Resume(t.Context(), s.ID, Rights{Principal: principal}, newPeer())
 	look("resumed", err)
 	if err == nil {
 		a.Detach()
@@ -80,8 +80,8 @@ func TestOwnersAreRestored(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	table := keptTable(t, Kept{Arena: a})
-	alice, nobody := open(t, table, Options{Principal: "alice"}).Session, open(t, table, Options{}).Session
-	ended := open(t, table, Options{Principal: "alice"}).Session
+	alice, nobody := open(t, table, Options{Rights: Rights{Principal: "alice"}}).Session, open(t, table, Options{}).Session
+	ended := open(t, table, Options{Rights: Rights{Principal: "alice"}}).Session
 	ended.End()
 	for range 2 {
 		table = restored(t, a)
@@ -92,6 +92,34 @@ func TestOwnersAreRestored(t *testing.T) {
 		}
 		if sessions, running := table.Load(); sessions != 2 || running != 0 {
 			t.Errorf("%d sessions, %d processes", sessions, running)
+		}
+	}
+}
+
+// Clients that may only look resume the sessions of such clients and no others, also those that an earlier program has recorded.
+func TestReadOnlySessions(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	table := keptTable(t, Kept{Arena: a})
+	looks, works := Rights{Principal: "alice", ReadOnly: true}, Rights{Principal: "alice"}
+	watcher, worker := open(t, table, Options{Rights: looks}).Session, open(t, table, Options{Rights: works}).Session
+	for range 2 {
+		table = restored(t, a)
+		for _, row := range []struct {
+			s      *Session
+			rights Rights
+			want   error
+		}{
+			{watcher, looks, nil}, {worker, works, nil}, {watcher, works, ErrUnknownSession}, {worker, looks, ErrUnknownSession},
+			{watcher, Rights{ReadOnly: true}, ErrUnknownSession},
+		} {
+			a, err := table.Resume(t.Context(), row.s.ID, row.rights, newPeer())
+			if !errors.Is(err, row.want) {
+				t.Errorf("a client with %+v resumes a session with %+v: %v", row.rights, row.s.ReadOnly, err)
+			}
+			if err == nil {
+				a.Detach()
+			}
 		}
 	}
 }
@@ -142,7 +170,7 @@ func TestVersionWithoutPrincipalsReadsJournal(t *testing.T) {
 		{"not owned", "", -time.Second, nil},
 	} {
 		a := newArena(t)
-		s := open(t, keptTable(t, Kept{Arena: a, Probation: time.Now().Add(row.probation)}), Options{Principal: row.principal}).Session
+		s := open(t, keptTable(t, Kept{Arena: a, Probation: time.Now().Add(row.probation)}), Options{Rights: Rights{Principal: row.principal}}).Session
 		found := false
 		err := a.Journal().Replay(func(n *arena.Note, kind arena.NoteKind, payload []byte) error { // as in versions without principals
 			switch {
@@ -171,7 +199,7 @@ func TestVersionWithoutPrincipalsReadsJournal(t *testing.T) {
 func TestLostOwner(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
-	s := open(t, keptTable(t, Kept{Arena: a}), Options{Principal: "alice"}).Session
+	s := open(t, keptTable(t, Kept{Arena: a}), Options{Rights: Rights{Principal: "alice"}}).Session
 	a.Journal().Drop(s.ownerNote)
 	if _, err := a.Journal().Append(notePrincipal, []byte{200}); err != nil {
 		t.Fatal(err)
@@ -192,13 +220,13 @@ func TestOtherSessionsLookUnknown(t *testing.T) {
 	t.Parallel()
 	table := newTable(t, nil)
 	defer table.Close()
-	s := open(t, table, Options{Principal: "alice"}).Session
+	s := open(t, table, Options{Rights: Rights{Principal: "alice"}}).Session
 	s.restored = func() { t.Error("a client waits for a session of another one") }
 	table.aside = map[string]Owner{"public": {Principal: "alice"}, "secret": {Principal: "alice"}, "old": {unknown: true}}
 	for _, id := range []string{"public", "secret", s.ID, s.Public, "old", "missing"} {
 		for _, find := range []func() error{
 			func() error { _, err := table.ByPublicID(id, "bob"); return err },
-			func() error { _, err := table.Resume(t.Context(), id, "bob", newPeer()); return err },
+			func() error { _, err := table.Resume(t.Context(), id, Rights{Principal: "bob"}, newPeer()); return err },
 		} {
 			want := "unknown session id " + id
 			if id == "old" {
@@ -234,7 +262,7 @@ func journalKinds(t *testing.T, a *arena.Arena) (kinds []arena.NoteKind) {
 func TestOwnersAreForgotten(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
-	open(t, keptTable(t, Kept{Arena: a}), Options{Principal: "alice"}).Session.End()
+	open(t, keptTable(t, Kept{Arena: a}), Options{Rights: Rights{Principal: "alice"}}).Session.End()
 	if kinds := journalKinds(t, a); len(kinds) > 0 {
 		t.Errorf("notes of kinds %v", kinds)
 	}

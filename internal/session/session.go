@@ -48,6 +48,7 @@ type Identity struct {
 	Client    string // the client's name
 	Label     string // chosen by the client for lists; may be empty
 	CreatedAt time.Time
+	ReadOnly  bool // see Rights
 	Owner
 }
 

@@ -21,7 +21,7 @@ func TestDetachedSessionExpires(t *testing.T) {
 		a.Detach()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if _, err := table.Resume(t.Context(), a.Session.ID, "", newPeer()); !errors.Is(err, ErrUnknownSession) {
+		if _, err := table.Resume(t.Context(), a.Session.ID, Rights{}, newPeer()); !errors.Is(err, ErrUnknownSession) {
 			t.Errorf("resume of an expired session: %v", err)
 		}
 		if n := len(table.Of("")); n != 0 {
@@ -40,7 +40,7 @@ func TestExpiryIsAuthoritativeAtTheResume(t *testing.T) {
 		a.Session.holder.expiry.Stop()
 		a.Session.mu.Unlock()
 		time.Sleep(time.Hour)
-		if _, err := table.Resume(t.Context(), a.Session.ID, "", newPeer()); !errors.Is(err, ErrUnknownSession) {
+		if _, err := table.Resume(t.Context(), a.Session.ID, Rights{}, newPeer()); !errors.Is(err, ErrUnknownSession) {
 			t.Errorf("resume after the time to live: %v", err)
 		}
 	})
@@ -61,7 +61,7 @@ func TestResumeOfALivingPeerIsRefused(t *testing.T) {
 		table := newTable(t, nil)
 		defer table.Close()
 		a := open(t, table, Options{})
-		if _, err := table.Resume(t.Context(), a.Session.ID, "", newPeer()); !errors.Is(err, ErrAttached) {
+		if _, err := table.Resume(t.Context(), a.Session.ID, Rights{}, newPeer()); !errors.Is(err, ErrAttached) {
 			t.Errorf("resume: %v", err)
 		}
 		if a.Context().Err() != nil {

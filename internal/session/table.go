@@ -60,16 +60,23 @@ func NewTable(c Config) *Table {
 
 // Options are what a client may choose when it opens a session.
 type Options struct {
-	Client    string        // its name
-	Principal string        // of the client; it is checked, not chosen
-	Label     string        // the client's name for the session, shown in lists
-	TTL       time.Duration // 0: the server's default
-	Acks      bool          // output is kept until the client acknowledges it
+	Client string        // its name
+	Label  string        // the client's name for the session, shown in lists
+	TTL    time.Duration // 0: the server's default
+	Acks   bool          // output is kept until the client acknowledges it
+	Rights               // they are checked, not chosen
+}
+
+// Rights are what the listener knows about a client; see listen.Client. A session that was opened by a client that may only look is resumed only by
+// such clients, and they resume no other: they would take over its output.
+type Rights struct {
+	Principal string
+	ReadOnly  bool
 }
 
 // Open begins a session with peer attached.
 func (t *Table) Open(o Options, peer Peer) (*Attachment, error) {
-	identity := Identity{ID: newUUID(), Public: newPublicID(), Client: o.Client, Label: o.Label, CreatedAt: time.Now(), Owner: Owner{Principal: o.Principal}}
+	identity := Identity{ID: newUUID(), Public: newPublicID(), Client: o.Client, Label: o.Label, CreatedAt: time.Now(), ReadOnly: o.ReadOnly, Owner: Owner{Principal: o.Principal}}
 	s := t.newSession(identity, t.grant(o.TTL), o.Acks)
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,19 @@ func TestOldEpochsAreRefused(t *testing.T) {
 		if err := l.Await(ctx); !errors.As(err, &end) || end.Code != link.Refused {
 			t.Errorf("epoch %d: the link has ended with %v", epoch, err)
 		}
+	}
+	readOnly, err := json.Marshal(fleet.Open{ReadOnly: true, Window: link.DefaultWindow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := m.Open(fleet.LinkSubject{Host: "box", Process: host.Process, Gateway: id, Link: fleet.NewID(), Up: true}, link.DefaultWindow, readOnly, bus.Publish)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watcher := tethertest.NewClient(t, l)
+	watcher.Handshake("")
+	if m := watcher.Call("process/start", tethertest.Command("p", []string{"true"}, nil)); m.Error == nil || !strings.Contains(m.Error.Message, "read-only") {
+		t.Errorf("a client that may only look starts a command: %s", m.Raw)
 	}
 	second.Start(tethertest.Shell("p", "exit 4", nil))
 	if out := second.Finish("p", 0); out.ExitCode != 4 {
