@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -27,6 +28,12 @@ func (f *auditFlags) define(fs *pflag.FlagSet) {
 }
 
 func (f *auditFlags) config() (audit.Config, error) {
+	if f.target == "" {
+		if f.strict || f.size != audit.DefaultMaxSize || f.keep != audit.DefaultKeep {
+			return audit.Config{}, errors.New("`--audit-log-size`, `--audit-log-keep` and `--audit-log-strict` require `--audit-log`")
+		}
+		return audit.Config{}, nil
+	}
 	c := audit.Config{Target: f.target, MaxSize: int64(f.size), Keep: int(f.keep), Strict: f.strict}
 	if !c.IsFile() {
 		return c, nil
