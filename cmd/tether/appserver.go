@@ -16,8 +16,8 @@ import (
 
 	"github.com/tetherexec/tether/internal/appserver"
 	"github.com/tetherexec/tether/internal/codexhome"
-	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/internal/service"
 	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/internal/worker"
 )
@@ -77,7 +77,7 @@ func newAppServer(stdin, stdout *os.File) *cobra.Command {
 func (f *appServerFlags) define(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.listen.cfg.URL, "listen", "stdio://", "`URL` to listen on: stdio:// for one client on standard input and\noutput, ws://IP:PORT, wss://IP:PORT, unix://PATH, or unix:// for a\nsocket in the Codex home directory")
+	fs.StringVar(&f.listen.cfg.URL, "listen", "stdio://", "`URL` to listen on: stdio:// for one client on standard input and\noutput, ws://IP:PORT, wss://IP:PORT, unix://PATH, unix:// for a\nsocket in the Codex home directory, or systemd (or systemd:NAME) for\nthe socket of a socket unit")
 	fs.BoolVar(&f.stdio, "stdio", false, "the same as --listen stdio://")
 	group(fs, "Where to listen", "listen", "stdio")
 	f.listen.define(fs)
@@ -146,8 +146,8 @@ func (a *appServing) alone(ctx context.Context, l *listen.Listener) (err error) 
 	if l != nil {
 		defer l.Close()
 	}
-	manager := os.Getenv(keep.NotifyVariable)
-	os.Unsetenv(keep.NotifyVariable) // commands must not get it
+	manager := service.Find()
+	service.Forget()
 	s, err := appserver.New(a.cfg)
 	if err != nil {
 		return err
@@ -158,8 +158,10 @@ func (a *appServing) alone(ctx context.Context, l *listen.Listener) (err error) 
 			s.Close()
 			return err
 		}
-		keep.NotifyReady(manager)
+		manager.Ready()
 	}
+	context.AfterFunc(ctx, manager.Stopping)
+	defer every(manager.Interval(), manager.Alive)()
 	return untilStopped(ctx, stop, func() error {
 		defer s.Close()
 		if l == nil {

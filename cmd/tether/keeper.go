@@ -17,6 +17,7 @@ import (
 	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/reexec"
+	"github.com/tetherexec/tether/internal/service"
 	"github.com/tetherexec/tether/internal/trim"
 	"github.com/tetherexec/tether/internal/worker"
 )
@@ -250,7 +251,7 @@ func (k *keepable) serveKept(ctx context.Context) error {
 	if err := prepareServer(); err != nil {
 		return err
 	}
-	os.Unsetenv(keep.NotifyVariable) // commands must not get it
+	service.Forget()
 	ctx, caught, stop, restore := serverSignals(ctx)
 	defer restore()
 	defer stop()
@@ -273,7 +274,10 @@ func (k *keepable) serveKept(ctx context.Context) error {
 		return errors.Join(err, s.Close())
 	}
 	defer time.AfterFunc(unmapDelay, func() { trim.Program().Unmap() }).Stop()
-	defer beat(w, serving.beat, s)()
+	defer every(serving.beat/4, func() {
+		s.Check()
+		_ = w.Beat() // without a keeper the server ends
+	})()
 	if os.Getenv(hastyVariable) == hastyRenew {
 		go w.Renew(ctx) // ends with the server, or when the keeper has answered
 	}
@@ -337,24 +341,23 @@ func withExitStatus(err error) error {
 	return err
 }
 
-// beat tells the keeper again and again that the server works, if the keeper wants to know that, until stop is called.
-func beat(w *keep.Worker, limit time.Duration, s workerServer) (stop func()) {
-	if limit == 0 {
+// every calls f again and again, until stop is called. It never does if interval is 0.
+func every(interval time.Duration, f func()) (stop func()) {
+	if interval <= 0 {
 		return func() {}
 	}
-	ended := make(chan struct{})
+	stopped := make(chan struct{})
 	go func() { // ends with stop, or with the process
-		tick := time.NewTicker(limit / 4)
+		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				s.Check()
-				_ = w.Beat() // without a keeper the server ends
-			case <-ended:
+				f()
+			case <-stopped:
 				return
 			}
 		}
 	}()
-	return func() { close(ended) }
+	return func() { close(stopped) }
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/internal/service"
 )
 
 // listenFlags say where a server listens and which clients may connect. They are the same for every kind of server.
@@ -84,6 +85,10 @@ func withListenFlags(cfg listen.Config, err error) error {
 		return fmt.Errorf("--listen URL `%s` requires `--tls-cert` and `--tls-key`", cfg.URL)
 	case errors.Is(err, listen.ErrUnusedTLS):
 		return fmt.Errorf("TLS flags require a `wss://IP:PORT` --listen URL, not `%s`", cfg.URL)
+	case errors.Is(err, service.ErrNoSocket):
+		return fmt.Errorf("`--listen %s`: %w. It is for servers that are started by a systemd socket unit, such as the one of `tether service install`", cfg.URL, err)
+	case errors.Is(err, listen.ErrOpenSocket):
+		return fmt.Errorf("%w. Set SocketMode=0600 (or 0660 with SocketGroup=) in the socket unit, add `--ws-auth`, or accept the risk with `--insecure-no-auth`", err)
 	case errors.Is(err, listen.ErrExposed):
 		return fmt.Errorf("%w. Add `--ws-auth` (or `--tls-client-ca`), listen on 127.0.0.1 or `unix://PATH`, or accept the risk with `--insecure-no-auth`", err)
 	}

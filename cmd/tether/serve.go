@@ -9,15 +9,16 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/service"
 	"github.com/tetherexec/tether/internal/statedir"
 	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/internal/trim"
@@ -111,7 +112,7 @@ func serveArguments(cmd *cobra.Command, args []string) error {
 func (f *serveFlags) define(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.listen.cfg.URL, "listen", listen.DefaultURL, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT, unix://PATH,\nor stdio for one client on standard input and output")
+	fs.StringVar(&f.listen.cfg.URL, "listen", listen.DefaultURL, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT, unix://PATH,\nstdio for one client on standard input and output, or systemd (or\nsystemd:NAME) for the socket of a socket unit")
 	group(fs, "Where to listen", "listen")
 	f.listen.define(fs)
 
@@ -234,6 +235,14 @@ func prepareServer() error {
 	return nil
 }
 
+// withSocket adds the socket file of a listener to the paths that no confined command may see. That of a socket unit is not known before.
+func withSocket(private []string, l *listen.Listener) []string {
+	if l.SocketPath == "" || slices.Contains(private, l.SocketPath) {
+		return private
+	}
+	return append(slices.Clip(private), l.SocketPath)
+}
+
 // newKept makes the server of a worker, with all that earlier workers have left.
 func newKept(k *keptServing, cfg server.Config, join joining, events worker.Events) (workerServer, error) {
 	os.Unsetenv(instanceVariable) // commands must not get it
@@ -248,6 +257,7 @@ func newKept(k *keptServing, cfg server.Config, join joining, events worker.Even
 		return nil, err
 	}
 	kept.Listener, cfg.Kept, k.beat = k.listener, kept, kept.Beat
+	cfg.Private = withSocket(cfg.Private, k.listener)
 	s, err := server.New(cfg)
 	if err != nil {
 		return nil, err
@@ -280,9 +290,12 @@ func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config,
 	if l != nil {
 		defer l.Close()
 	}
-	manager := os.Getenv(keep.NotifyVariable)
-	os.Unsetenv(keep.NotifyVariable) // commands must not get it
+	manager := service.Find()
+	service.Forget()
 	os.Unsetenv(instanceVariable)
+	if l != nil {
+		cfg.Private = withSocket(cfg.Private, l)
+	}
 	made, err := server.New(cfg)
 	if err != nil {
 		return withStateDirFlag(err)
@@ -293,8 +306,13 @@ func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config,
 		if err := printURL(stdout, l); err != nil {
 			return errors.Join(err, s.Close())
 		}
-		keep.NotifyReady(manager)
+		manager.Ready()
 	}
+	context.AfterFunc(ctx, manager.Stopping)
+	defer every(manager.Interval(), func() {
+		made.Check()
+		manager.Alive()
+	})()
 	defer time.AfterFunc(unmapDelay, func() { trim.Program().Unmap() }).Stop()
 	return untilStopped(ctx, stop, func() error {
 		if l == nil {

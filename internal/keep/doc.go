@@ -25,5 +25,5 @@
 //   - suspend_linux.go: signals of job control, and those that were ignored at the start
 //   - main_linux.go: the start of the keeper; become_linux.go: the program that becomes one; spawn_linux.go: its children
 //   - system_linux.go: messages on a socket, exits of children, the log; probe_linux.go: what a system must have
-//   - worker_linux.go: the worker's side; notify_linux.go: what a service manager is told
+//   - worker_linux.go: the worker's side
 package keep

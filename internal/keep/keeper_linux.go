@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/service"
 	"github.com/tetherexec/tether/internal/trim"
 )
 
@@ -21,6 +22,7 @@ const (
 	dueProbation        // an upgrade is complete
 	dueEnded            // look for children that have ended
 	dueOrphans          // kill what the last worker has left; the next one waits for it
+	dueAlive            // tell the service manager that the keeper works
 	timers
 )
 
@@ -38,7 +40,8 @@ type keeper struct {
 	due     [timers]int
 	now     int // when wait returned
 	command command
-	unwatch func()     // ends the delivery of signals
+	unwatch func() // ends the delivery of signals
+	manager *service.Manager
 	pages   trim.Pages // of the program; nil: not yet known
 }
 
@@ -213,6 +216,9 @@ func (k *keeper) expired(timer int) {
 		k.reportEnded()
 	case dueOrphans:
 		k.purge()
+	case dueAlive:
+		k.manager.Alive()
+		k.due[dueAlive] = k.now + int(k.manager.Interval())
 	}
 }
 

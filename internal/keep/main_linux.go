@@ -17,6 +17,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/fork/nofile"
 	"github.com/tetherexec/tether/internal/reexec"
+	"github.com/tetherexec/tether/internal/service"
 )
 
 // checkArgument in place of a descriptor makes a keeper check that it understands the state in descriptor firstPassed,
@@ -120,6 +121,9 @@ func (k *keeper) prepareChildren(name string, args []string) (err error) {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return fmt.Errorf("read the limit of descriptors: %w", err)
+	}
+	if k.manager = service.Find(); k.manager.Interval() > 0 {
+		k.due[dueAlive] = now() + int(k.manager.Interval())
 	}
 	k.limit = max(0, int(min(files.Cur, maxSlot))-reserved)
 	c := &k.command

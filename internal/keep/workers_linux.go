@@ -4,7 +4,6 @@ package keep
 
 import (
 	"math"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -118,7 +117,7 @@ func (k *keeper) isReady(p *peer) {
 		k.stopWorker(unix.Signal(k.stopping))
 	}
 	if k.served == 0 {
-		NotifyReady(os.Getenv(NotifyVariable))
+		k.manager.Ready()
 	}
 	k.served, k.due[dueRest] = 1, k.now+serviceTime
 	if k.previous >= 0 {
@@ -246,6 +245,7 @@ func (k *keeper) takeSignals() {
 func (k *keeper) stop(sig unix.Signal) {
 	again := k.stopping != 0
 	k.stopping = int(sig)
+	k.manager.Stopping()
 	switch {
 	case k.worker.ready != 0:
 		k.stopWorker(sig)

@@ -46,20 +46,25 @@ func (c Config) endpoint() (Endpoint, error) {
 	}
 	url := cmp.Or(c.URL, DefaultURL)
 	e, err := ParseURL(url)
-	if err != nil {
+	if err != nil || e.Transport == Activated { // which socket it is will be known when it is taken
 		return e, err
 	}
+	return e, c.check(e, url)
+}
+
+// check checks which clients may connect to an endpoint, which errors call url.
+func (c Config) check(e Endpoint, url string) error {
 	switch {
 	case e.Transport == Stdio && c.Auth.enabled():
-		return e, errors.New("WebSocket auth requires a WebSocket listener, not stdio")
+		return errors.New("WebSocket auth requires a WebSocket listener, not stdio")
 	case e.TLS && !c.TLS.enabled():
-		return e, ErrNoTLS
+		return ErrNoTLS
 	case !e.TLS && c.TLS.enabled():
-		return e, ErrUnusedTLS
+		return ErrUnusedTLS
 	case e.Exposed() && !c.Auth.enabled() && c.TLS.ClientCAFile == "" && !c.InsecureNoAuth:
-		return e, fmt.Errorf("refusing to listen on `%s` %w", url, ErrExposed)
+		return fmt.Errorf("refusing to listen on `%s` %w", url, ErrExposed)
 	}
-	return e, nil
+	return nil
 }
 
 // SecretFiles returns the files of the Config that only this user should be able to read.

@@ -34,6 +34,7 @@ const (
 	Stdio      Transport = iota // one connection on standard input and output
 	TCP                         // WebSocket
 	UnixSocket                  // WebSocket on a socket file of this user
+	Activated                   // WebSocket on a socket that the service manager has opened, of either kind
 )
 
 // An Endpoint is where to listen, as parsed from a URL.
@@ -42,6 +43,7 @@ type Endpoint struct {
 	TLS       bool           // TCP only
 	Addr      netip.AddrPort // TCP only
 	Path      string         // UnixSocket only; may be relative
+	Name      string         // Activated only: of the socket; "": there is only one
 }
 
 // A URLError says that a server cannot listen on a URL.
@@ -55,12 +57,15 @@ func (e *URLError) Error() string {
 	return fmt.Sprintf("%s URL `%s`; expected %s", e.Problem, e.URL, e.Expected)
 }
 
-// ParseURL understands `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH`, `stdio` and
-// `stdio://`. Host names are refused: they may resolve to more than one address, or
+// ParseURL understands `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH`, `stdio`, `stdio://`,
+// `systemd` and `systemd:NAME`. Host names are refused: they may resolve to more than one address, or
 // to another one tomorrow.
 func ParseURL(url string) (Endpoint, error) {
 	if url == "stdio" || url == "stdio://" {
 		return Endpoint{Transport: Stdio}, nil
+	}
+	if name, named := strings.CutPrefix(url, "systemd:"); url == "systemd" || named && name != "" {
+		return Endpoint{Transport: Activated, Name: strings.TrimPrefix(name, "systemd")}, nil
 	}
 	scheme, rest, _ := strings.Cut(url, "://")
 	switch {
@@ -117,6 +122,11 @@ func (e Endpoint) URL() string {
 			path = abs
 		}
 		return "unix://" + path
+	case Activated:
+		if e.Name != "" {
+			return "systemd:" + e.Name
+		}
+		return "systemd"
 	}
 	return "stdio"
 }
@@ -133,7 +143,7 @@ type Listener struct {
 	auth          *Authenticator // nil: every client may connect
 	anyNamespace  bool           // see Config
 	namespaceHint string         // see Config
-	close         func() error   // once; also removes the socket file
+	close         func() error   // once; also removes the socket file, unless it belongs to the service manager
 	left          atomic.Bool    // the socket file is not removed: another process goes on with the socket
 }
 
@@ -145,8 +155,11 @@ func (l *Listener) Close() error { return l.close() }
 // reach without authentication.
 func Open(ctx context.Context, cfg Config) (*Listener, error) {
 	return cfg.open(func(endpoint Endpoint) (net.Listener, error) {
-		if endpoint.Transport == UnixSocket {
+		switch endpoint.Transport {
+		case UnixSocket:
 			return openSocket(ctx, endpoint)
+		case Activated:
+			return takeSocket(endpoint.Name)
 		}
 		return At(ctx, endpoint.Addr)
 	})
@@ -155,14 +168,17 @@ func Open(ctx context.Context, cfg Config) (*Listener, error) {
 // Inherit is Open with a socket that another program has opened with the same Config ([Listener.File]). The
 // file is closed.
 func Inherit(cfg Config, socket *os.File) (*Listener, error) {
-	return cfg.open(func(Endpoint) (net.Listener, error) {
-		defer socket.Close()
-		inner, err := net.FileListener(socket)
-		if tcp, ok := inner.(*net.TCPListener); ok {
-			return keptAlive{tcp}, nil
-		}
-		return inner, err
-	})
+	return cfg.open(func(Endpoint) (net.Listener, error) { return fromFile(socket) })
+}
+
+// fromFile makes a listener of a socket. The file is closed.
+func fromFile(socket *os.File) (net.Listener, error) {
+	defer socket.Close()
+	inner, err := net.FileListener(socket)
+	if tcp, ok := inner.(*net.TCPListener); ok {
+		return keptAlive{tcp}, nil
+	}
+	return inner, err
 }
 
 // keptAlive sets what the connections of an inherited socket lack.
@@ -195,7 +211,7 @@ func (c Config) open(listen func(Endpoint) (net.Listener, error)) (*Listener, er
 		return nil, errors.New("stdio is not something to listen on")
 	}
 	var tlsConfig *tls.Config
-	if endpoint.TLS {
+	if c.TLS.enabled() {
 		if tlsConfig, err = c.TLS.load(); err != nil {
 			return nil, err
 		}
@@ -209,8 +225,15 @@ func (c Config) open(listen func(Endpoint) (net.Listener, error)) (*Listener, er
 		return nil, listenError(endpoint, err)
 	}
 	l := &Listener{socket: inner, auth: auth, anyNamespace: c.AnyNamespace, namespaceHint: c.NamespaceHint}
+	ours := endpoint.Transport != Activated
+	if !ours {
+		if endpoint, err = c.resolve(inner); err != nil {
+			inner.Close()
+			return nil, err
+		}
+	}
 	if endpoint.Transport == UnixSocket {
-		if err := l.useSocket(endpoint); err != nil {
+		if err := l.useSocket(endpoint, ours); err != nil {
 			return nil, err
 		}
 		return l, nil
@@ -265,15 +288,15 @@ func openSocket(ctx context.Context, endpoint Endpoint) (net.Listener, error) {
 	return listenPrivate(ctx, name)
 }
 
-// useSocket makes l a listener on a socket file, which its Close removes.
-func (l *Listener) useSocket(endpoint Endpoint) error {
+// useSocket makes l a listener on a socket file, which its Close removes if it is ours.
+func (l *Listener) useSocket(endpoint Endpoint, ours bool) error {
 	if socket, ok := l.socket.(*net.UnixListener); ok {
 		socket.SetUnlinkOnClose(false) // it would also remove the file of a successor
 	}
 	path, err := filepath.Abs(endpoint.Path)
-	var ours os.FileInfo
+	var file os.FileInfo
 	if err == nil {
-		ours, err = os.Lstat(path)
+		file, err = os.Lstat(path)
 	}
 	if err != nil {
 		l.socket.Close()
@@ -281,7 +304,7 @@ func (l *Listener) useSocket(endpoint Endpoint) error {
 	}
 	l.Listener, l.URL, l.SocketPath = l.socket, endpoint.URL(), path
 	l.close = sync.OnceValue(func() error {
-		if now, err := os.Lstat(path); err == nil && os.SameFile(ours, now) && !l.left.Load() {
+		if now, err := os.Lstat(path); err == nil && ours && os.SameFile(file, now) && !l.left.Load() {
 			os.Remove(path) // best effort: the next server replaces a stale file
 		}
 		return l.socket.Close()
