@@ -143,6 +143,7 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 			{nameAppServer, func() *cobra.Command { return newAppServer(stdin, stdout) }},
 			{"bridge", func() *cobra.Command { return newBridge(stdin, stdout) }},
 			{"upgrade", newUpgrade}, {"token", newToken},
+			{nameService, func() *cobra.Command { return newService(stdout) }},
 		}},
 		{"Fleet", []lazyCommand{
 			{nameHub, func() *cobra.Command { return newHub(args, stdout) }},

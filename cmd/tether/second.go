@@ -33,6 +33,8 @@ const (
 	nameChaos, shortChaos     = "chaos", "Put a bad network between a client and a server"
 )
 
+const nameService, shortService = "service", "Let systemd run a server"
+
 const nameAppServer, shortAppServer = "app-server", "Serve the process API of the Codex app-server"
 
 const (
@@ -50,7 +52,7 @@ type companionCommand struct {
 
 var companionCommands = []companionCommand{
 	{nameCp, withMCP, false}, {nameFs, withMCP, false}, {nameDoctor, withMCP, false}, {nameChaos, withMCP, false},
-	{nameAppServer, withMCP, false},
+	{nameAppServer, withMCP, false}, {nameService, withMCP, false},
 	{nameMCP, withMCP, true}, {nameMCPRun, withMCP, true}, {nameSandbox, withMCP, true},
 	{nameHub, withFleet, false}, {nameGateway, withFleet, false}, {nameHosts, withFleet, false},
 }

@@ -16,6 +16,7 @@ func newSandbox(_, _ *os.File) *cobra.Command         { return newSecond(nameSan
 func newDoctor() *cobra.Command                       { return newSecond(nameDoctor, shortDoctor) }
 func newChaos([]string, *os.File) *cobra.Command      { return newSecond(nameChaos, shortChaos) }
 func newAppServer(_, _ *os.File) *cobra.Command       { return newSecond(nameAppServer, shortAppServer) }
+func newService(*os.File) *cobra.Command              { return newSecond(nameService, shortService) }
 func newHub([]string, *os.File) *cobra.Command        { return newSecond(nameHub, shortHub) }
 func newGateway([]string, *os.File) *cobra.Command    { return newSecond(nameGateway, shortGateway) }
 func newHosts([]string, *os.File) *cobra.Command      { return newSecond(nameHosts, shortHosts) }
