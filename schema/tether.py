@@ -55,6 +55,8 @@ ERROR_STDIN_CLOSED = "stdinClosed"
 ERROR_UPLOAD_DIFFERS = "uploadDiffers"
 # the bytes that arrived do not have the digest of the commit
 ERROR_DIGEST_MISMATCH = "digestMismatch"
+# the connection may only look; also for methods of the reference
+ERROR_READ_ONLY = "readOnly"
 
 # ReasonResumed is the reason of a server that closes a connection because another connection
 # has resumed its session: in the close frame, and in answers.
@@ -205,6 +207,16 @@ BY_TIMER = "timer"
 # it is not enforced
 BY_NOTHING = "none"
 
+# Sizes of pages. Each event counts its output and PagedEvent.
+DEFAULT_PAGE = 262144
+# a larger number in the parameters is reduced to it
+MAX_PAGE = 1048576
+PAGED_EVENT = 64
+
+# Values of LogEvent.Kind. Absent: output.
+EVENT_EXITED = "exited"
+EVENT_CLOSED = "closed"
+
 # Messages about the network of a process, to the client.
 # a request: may it reach this host?
 METHOD_NETWORK_POLICY_REQUEST = "network/policyRequest"
@@ -243,6 +255,7 @@ METHOD_PROCESS_WRITE_ANY = "tether/process/write"
 METHOD_PROCESS_TERMINATE_ANY = "tether/process/terminate"
 METHOD_PROCESS_STATE = "tether/process/state"
 METHOD_PROCESS_SEARCH = "tether/process/search"
+METHOD_PROCESS_READ_ANY = "tether/process/read"
 METHOD_SESSION_LIST = "tether/session/list"
 METHOD_SESSION_END = "tether/session/end"
 METHOD_KEEPER_STATE = "tether/keeper/state"
@@ -765,7 +778,7 @@ class ErrorObject(TypedDict):
     data: NotRequired["Any"]
 
 # ErrorReason is the reason of an error of a method under tether/, for programs.
-ErrorReason: TypeAlias = Literal["unknownProcess", "stdinClosed", "uploadDiffers", "digestMismatch"]
+ErrorReason: TypeAlias = Literal["unknownProcess", "stdinClosed", "uploadDiffers", "digestMismatch", "readOnly"]
 
 
 class FileSystemPolicyRestricted(TypedDict):
@@ -1066,6 +1079,38 @@ class ListResult(TypedDict):
     # Survivors are processes of sessions that have ended: they were killed and are still there. They are only in lists of
     # all sessions.
     survivors: NotRequired["list[Survivor]"]
+
+
+class LogEvent(TypedDict):
+    """A LogEvent is one event of a process."""
+
+    seq: "int"
+
+    # Unix time
+    timeMs: "int"
+
+    kind: NotRequired["str"]
+
+    # Of output.
+    stream: NotRequired["str"]
+
+    chunk: NotRequired["Base64"]
+
+    # Of the exit; as in ProcessExited.
+    exitCode: NotRequired["int | None"]
+
+    sandboxDenied: NotRequired["bool"]
+
+    tetherDenial: NotRequired["DenialFact | None"]
+
+    tetherLimit: NotRequired["str | None"]
+
+    tetherUsage: NotRequired["Usage | None"]
+
+    tetherFailure: NotRequired["str | None"]
+
+    # Of the close; as in ProcessClosed.
+    tetherSurvivors: NotRequired["list[Survivor]"]
 
 
 class ManagedNetwork(TypedDict):
@@ -1636,6 +1681,39 @@ class ProcessWriteStdinParams(TypedDict):
 
 # ProxySettingsMode matters on Windows only.
 ProxySettingsMode: TypeAlias = Literal["reconcile", "preserve"]
+
+
+class ReadAnyParams(TypedDict):
+    """ReadAnyParams asks for a page of the events of a process that the server still has, of any session. Reading
+    has no effect on the process or its client. At most one of AfterSeq and BeforeSeq is given; without both, the page begins with the oldest
+    event.
+    """
+
+    processId: "str"
+
+    sessionId: NotRequired["str | None"]
+
+    # the oldest events after this number
+    afterSeq: NotRequired["int | None"]
+
+    # the newest events before this number, which may be larger than any
+    beforeSeq: NotRequired["int | None"]
+
+    # of all events; absent: DefaultPage. At least one event is returned
+    maxBytes: NotRequired["int | None"]
+
+
+class ReadAnyResult(TypedDict):
+    """ReadAnyResult answers tether/process/read."""
+
+    # in their order, without gaps
+    events: "list[LogEvent]"
+
+    # the oldest event that the server still has
+    firstSeq: "int"
+
+    # the next number the process will assign
+    nextSeq: "int"
 
 
 class ReadBlockParams(TypedDict):
@@ -2329,6 +2407,9 @@ class TetherInfo(TypedDict):
     # of the fleet, if the client has come through a gateway
     host: NotRequired["str"]
 
+    # ReadOnly means that this connection may only look: its requests for anything else are refused with ErrorReadOnly.
+    readOnly: NotRequired["bool"]
+
 # TimeoutMs is how long a client lets a command run.
 TimeoutMs: TypeAlias = int | None
 
@@ -2668,6 +2749,7 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/process/list": ("client", ListParams, ListResult, "list"),
     "tether/process/state": ("client", StateParams, StateResult, "state"),
     "tether/process/search": ("client", SearchParams, SearchResult, "search"),
+    "tether/process/read": ("client", ReadAnyParams, ReadAnyResult, "readAny"),
     "tether/process/observe": ("client", ObserveParams, ObserveResult, "observe"),
     "tether/process/unobserve": ("client", UnobserveParams, Empty, "observe"),
     "tether/process/output": ("server", ObservedOutput, None, "observe"),

@@ -51,6 +51,8 @@ export const ErrorStdinClosed = "stdinClosed";
 export const ErrorUploadDiffers = "uploadDiffers";
 /** the bytes that arrived do not have the digest of the commit */
 export const ErrorDigestMismatch = "digestMismatch";
+/** the connection may only look; also for methods of the reference */
+export const ErrorReadOnly = "readOnly";
 
 /**
  * ReasonResumed is the reason of a server that closes a connection because another connection
@@ -207,6 +209,16 @@ export const ByTimer = "timer";
 /** it is not enforced */
 export const ByNothing = "none";
 
+// Sizes of pages. Each event counts its output and PagedEvent.
+export const DefaultPage = 262144;
+/** a larger number in the parameters is reduced to it */
+export const MaxPage = 1048576;
+export const PagedEvent = 64;
+
+// Values of LogEvent.Kind. Absent: output.
+export const EventExited = "exited";
+export const EventClosed = "closed";
+
 // Messages about the network of a process, to the client.
 /** a request: may it reach this host? */
 export const MethodNetworkPolicyRequest = "network/policyRequest";
@@ -245,6 +257,7 @@ export const MethodProcessWriteAny = "tether/process/write";
 export const MethodProcessTerminateAny = "tether/process/terminate";
 export const MethodProcessState = "tether/process/state";
 export const MethodProcessSearch = "tether/process/search";
+export const MethodProcessReadAny = "tether/process/read";
 export const MethodSessionList = "tether/session/list";
 export const MethodSessionEnd = "tether/session/end";
 export const MethodKeeperState = "tether/keeper/state";
@@ -672,7 +685,8 @@ export type ErrorReason =
   | "unknownProcess" // the session has no such process
   | "stdinClosed" // the process takes no more input
   | "uploadDiffers" // the upload was opened with other parameters
-  | "digestMismatch"; // the bytes that arrived do not have the digest of the commit
+  | "digestMismatch" // the bytes that arrived do not have the digest of the commit
+  | "readOnly"; // the connection may only look; also for methods of the reference
 
 /**
  * FileSystemPolicy is a union; Type selects the variant. When restricted, the most specific entry
@@ -896,6 +910,26 @@ export interface ListResult {
    * all sessions.
    */
   survivors?: Survivor[];
+}
+
+/** A LogEvent is one event of a process. */
+export interface LogEvent {
+  seq: number;
+  /** Unix time */
+  timeMs: number;
+  kind?: string;
+  /** Of output. */
+  stream?: string;
+  chunk?: Base64;
+  /** Of the exit; as in ProcessExited. */
+  exitCode?: number | null;
+  sandboxDenied?: boolean;
+  tetherDenial?: DenialFact | null;
+  tetherLimit?: string | null;
+  tetherUsage?: Usage | null;
+  tetherFailure?: string | null;
+  /** Of the close; as in ProcessClosed. */
+  tetherSurvivors?: Survivor[];
 }
 
 /** ManagedNetwork names ports and sockets that stay reachable when the sandbox blocks the network. */
@@ -1327,6 +1361,32 @@ export interface ProcessWriteStdinParams {
 export type ProxySettingsMode =
   | "reconcile"
   | "preserve";
+
+/**
+ * ReadAnyParams asks for a page of the events of a process that the server still has, of any session. Reading
+ * has no effect on the process or its client. At most one of AfterSeq and BeforeSeq is given; without both, the page begins with the oldest
+ * event.
+ */
+export interface ReadAnyParams {
+  processId: string;
+  sessionId?: string | null;
+  /** the oldest events after this number */
+  afterSeq?: number | null;
+  /** the newest events before this number, which may be larger than any */
+  beforeSeq?: number | null;
+  /** of all events; absent: DefaultPage. At least one event is returned */
+  maxBytes?: number | null;
+}
+
+/** ReadAnyResult answers tether/process/read. */
+export interface ReadAnyResult {
+  /** in their order, without gaps */
+  events: LogEvent[];
+  /** the oldest event that the server still has */
+  firstSeq: number;
+  /** the next number the process will assign */
+  nextSeq: number;
+}
 
 /** ReadBlockParams asks for a part of an open file. */
 export interface ReadBlockParams {
@@ -1871,6 +1931,8 @@ export interface TetherInfo {
   features: string[];
   /** of the fleet, if the client has come through a gateway */
   host?: string;
+  /** ReadOnly means that this connection may only look: its requests for anything else are refused with ErrorReadOnly. */
+  readOnly?: boolean;
 }
 
 /** TimeoutMs is how long a client lets a command run. */
@@ -2179,6 +2241,8 @@ export interface ExecRequests {
   "tether/process/state": { params: StateParams; result: StateResult };
   /** Finds lines in the output of a process. Feature: search. */
   "tether/process/search": { params: SearchParams; result: SearchResult };
+  /** Returns a page of the events of a process of any session. Feature: readAny. */
+  "tether/process/read": { params: ReadAnyParams; result: ReadAnyResult };
   /** Watches a process of any session. Feature: observe. */
   "tether/process/observe": { params: ObserveParams; result: ObserveResult };
   /** Ends an observation. Feature: observe. */

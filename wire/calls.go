@@ -84,6 +84,7 @@ var ExecCalls = []Call{
 	{MethodProcessList, FromClient, (*ListParams)(nil), (*ListResult)(nil), "list", "Lists processes."},
 	{MethodProcessState, FromClient, (*StateParams)(nil), (*StateResult)(nil), "state", "Says what a process is doing at this moment, and why it is silent."},
 	{MethodProcessSearch, FromClient, (*SearchParams)(nil), (*SearchResult)(nil), "search", "Finds lines in the output of a process."},
+	{MethodProcessReadAny, FromClient, (*ReadAnyParams)(nil), (*ReadAnyResult)(nil), "readAny", "Returns a page of the events of a process of any session."},
 	{MethodProcessObserve, FromClient, (*ObserveParams)(nil), (*ObserveResult)(nil), "observe", "Watches a process of any session."},
 	{MethodProcessUnobserve, FromClient, (*UnobserveParams)(nil), (*Empty)(nil), "observe", "Ends an observation."},
 	{NoteObservedOutput, FromServer, (*ObservedOutput)(nil), nil, "observe", "Output of an observed process."},
