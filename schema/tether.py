@@ -872,7 +872,7 @@ class HTTPRequestParams(TypedDict):
 
     timeoutMs: NotRequired["int | None"]
 
-    # empty: RedirectFollow
+    # absent: RedirectFollow
     redirectPolicy: NotRequired["RedirectPolicy"]
 
     requestId: "str"
@@ -1411,7 +1411,7 @@ class OpenParams(TypedDict):
 
     path: "PathURI"
 
-    # empty: OpenRead
+    # absent: OpenRead
     mode: NotRequired["OpenMode"]
 
     sandbox: NotRequired["Sandbox | None"]
@@ -2758,7 +2758,7 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/process/evicted": ("server", ObservedEvicted, None, "observe"),
     "tether/session/list": ("client", NoParams, SessionListResult, "list"),
     "tether/session/end": ("client", SessionEndParams, SessionEndResult, "endSession"),
-    "tether/keeper/state": ("client", Empty, KeeperState, "keeper"),
+    "tether/keeper/state": ("client", NoParams, KeeperState, "keeper"),
     "tether/keeper/upgrade": ("client", UpgradeParams, UpgradeResult, "keeper"),
 }
 

@@ -753,7 +753,7 @@ export interface HTTPRequestParams {
   headers?: HTTPHeader[];
   bodyBase64?: Base64 | null;
   timeoutMs?: number | null;
-  /** empty: RedirectFollow */
+  /** absent: RedirectFollow */
   redirectPolicy?: RedirectPolicy;
   requestId: string;
   streamResponse?: boolean;
@@ -1166,7 +1166,7 @@ export type OpenMode =
 export interface OpenParams {
   handleId: string;
   path: PathURI;
-  /** empty: OpenRead */
+  /** absent: OpenRead */
   mode?: OpenMode;
   sandbox?: Sandbox | null;
 }
@@ -2252,7 +2252,7 @@ export interface ExecRequests {
   /** Ends a session and kills its processes. Feature: endSession. */
   "tether/session/end": { params: SessionEndParams; result: SessionEndResult };
   /** Describes the keeper and the worker of the server. Feature: keeper. */
-  "tether/keeper/state": { params: Empty; result: KeeperState };
+  "tether/keeper/state": { params: NoParams; result: KeeperState };
   /** Lets the server go on with another program. Feature: keeper. */
   "tether/keeper/upgrade": { params: UpgradeParams; result: UpgradeResult };
 }

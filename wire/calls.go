@@ -93,7 +93,7 @@ var ExecCalls = []Call{
 	{NoteObservedEvicted, FromServer, (*ObservedEvicted)(nil), nil, "observe", "The observer was too slow: events that it has not seen are gone."},
 	{MethodSessionList, FromClient, (*NoParams)(nil), (*SessionListResult)(nil), "list", "Lists sessions."},
 	{MethodSessionEnd, FromClient, (*SessionEndParams)(nil), (*SessionEndResult)(nil), "endSession", "Ends a session and kills its processes."},
-	{MethodKeeperState, FromClient, (*Empty)(nil), (*KeeperState)(nil), "keeper", "Describes the keeper and the worker of the server."},
+	{MethodKeeperState, FromClient, (*NoParams)(nil), (*KeeperState)(nil), "keeper", "Describes the keeper and the worker of the server."},
 	{MethodKeeperUpgrade, FromClient, (*UpgradeParams)(nil), (*UpgradeResult)(nil), "keeper", "Lets the server go on with another program."},
 }
 

@@ -56,7 +56,7 @@ func (OpenMode) variants() []string { return []string{"read", "replace"} }
 type OpenParams struct {
 	HandleID string   `json:"handleId"`
 	Path     PathURI  `json:"path"`
-	Mode     OpenMode `json:"mode" wire:"default"` // empty: OpenRead
+	Mode     OpenMode `json:"mode,omitempty" wire:"default"` // absent: OpenRead
 	Sandbox  *Sandbox `json:"sandbox"`
 }
 

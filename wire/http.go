@@ -14,7 +14,7 @@ type HTTPRequestParams struct {
 	Headers        []HTTPHeader   `json:"headers" wire:"default"`
 	BodyBase64     *Base64        `json:"bodyBase64"`
 	TimeoutMs      *uint64        `json:"timeoutMs"`
-	RedirectPolicy RedirectPolicy `json:"redirectPolicy" wire:"default"` // empty: RedirectFollow
+	RedirectPolicy RedirectPolicy `json:"redirectPolicy,omitempty" wire:"default"` // absent: RedirectFollow
 	RequestID      string         `json:"requestId"`
 	StreamResponse bool           `json:"streamResponse" wire:"default"`
 }

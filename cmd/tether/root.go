@@ -157,7 +157,7 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 		}},
 		{"About tether", []lazyCommand{
 			{aboutCompletion, newCompletion},
-			{"version", newVersion},
+			{"version", newVersion}, {nameSchema, newSchema},
 			{aboutHelp, func() *cobra.Command { return newHelp(root) }},
 		}},
 	}

@@ -34,6 +34,7 @@ const (
 )
 
 const nameService, shortService = "service", "Let systemd run a server"
+const nameSchema, shortSchema = "schema", "Print the schema of the protocols"
 
 const nameAppServer, shortAppServer = "app-server", "Serve the process API of the Codex app-server"
 
@@ -52,7 +53,7 @@ type companionCommand struct {
 
 var companionCommands = []companionCommand{
 	{nameCp, withMCP, false}, {nameFs, withMCP, false}, {nameDoctor, withMCP, false}, {nameChaos, withMCP, false},
-	{nameAppServer, withMCP, false}, {nameService, withMCP, false},
+	{nameAppServer, withMCP, false}, {nameService, withMCP, false}, {nameSchema, withMCP, false},
 	{nameMCP, withMCP, true}, {nameMCPRun, withMCP, true}, {nameSandbox, withMCP, true},
 	{nameHub, withFleet, false}, {nameGateway, withFleet, false}, {nameHosts, withFleet, false},
 }

@@ -46,7 +46,7 @@ func TestCompanions(t *testing.T) {
 		code          int
 	}{
 		{nameCp, "tether-mcp", exitError}, {nameFs, "tether-mcp", exitError}, {nameDoctor, "tether-mcp", exitError}, {nameChaos, "tether-mcp", exitError},
-		{nameAppServer, "tether-mcp", exitError},
+		{nameAppServer, "tether-mcp", exitError}, {nameSchema, "tether-mcp", exitError},
 		{nameMCP, "tether-mcp", exitRefused}, {nameMCPRun, "tether-mcp", exitRefused}, {nameSandbox, "tether-mcp", exitRefused},
 		{nameHub, "tether-fleet", exitError}, {nameGateway, "tether-fleet", exitError}, {nameHosts, "tether-fleet", exitError},
 	} {

@@ -17,6 +17,7 @@ func newDoctor() *cobra.Command                       { return newSecond(nameDoc
 func newChaos([]string, *os.File) *cobra.Command      { return newSecond(nameChaos, shortChaos) }
 func newAppServer(_, _ *os.File) *cobra.Command       { return newSecond(nameAppServer, shortAppServer) }
 func newService(*os.File) *cobra.Command              { return newSecond(nameService, shortService) }
+func newSchema() *cobra.Command                       { return newSecond(nameSchema, shortSchema) }
 func newHub([]string, *os.File) *cobra.Command        { return newSecond(nameHub, shortHub) }
 func newGateway([]string, *os.File) *cobra.Command    { return newSecond(nameGateway, shortGateway) }
 func newHosts([]string, *os.File) *cobra.Command      { return newSecond(nameHosts, shortHosts) }

@@ -11,7 +11,7 @@ import (
 const featureKeeper = "keeper"
 
 // keeperState tells about the keeper and the workers of this server.
-func (r *request) keeperState(*wire.Empty) (wire.KeeperState, error) {
+func (r *request) keeperState(*wire.NoParams) (wire.KeeperState, error) {
 	k, err := r.kept()
 	if err != nil {
 		return wire.KeeperState{}, err
