@@ -68,7 +68,7 @@ func (s *keptServer) tether(t *testing.T, args ...string) (text string, code int
 // state asks the server about its keeper.
 func (s *keptServer) state(t *testing.T) (state wire.KeeperState) {
 	t.Helper()
-	if err := dialKept(t, s.url).Call(t.Context(), client.Idempotent, wire.MethodKeeperState, wire.Empty{}, &state); err != nil {
+	if err := dialKept(t, s.url).Call(t.Context(), client.Idempotent, wire.MethodKeeperState, nil, &state); err != nil {
 		t.Fatal(err)
 	}
 	return state

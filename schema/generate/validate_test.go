@@ -183,13 +183,13 @@ func TestEnums(t *testing.T) {
 func TestDraftSandboxes(t *testing.T) {
 	_, v := describe()
 	for text, want := range map[string]bool{
-		`{"mode":"disabled"}`:                                    true,
-		`{"mode":"disabled","new":1}`:                            true,
-		`{"mode":"auto"}`:                                        false,
-		`{"mode":"never"}`:                                       false,
-		`{"mode":"auto","policy":{"type":"danger-full-access"}}`: true,
-		`{"mode":"auto","policy":{"type":"nothing"}}`:            false,
-		`{"mode":"auto","policy":{"type":"read-only"},"new":1}`:  false,
+		`{"mode":"disabled"}`:         true,
+		`{"mode":"disabled","new":1}`: true,
+		`{"mode":"auto"}`:             false,
+		`{"mode":"never"}`:            false,
+		`{"mode":"auto","policy":{"type":"danger-full-access"}}`:                                                                                               true,
+		`{"mode":"auto","policy":{"type":"nothing"}}`:                                                                                                          false,
+		`{"mode":"auto","policy":{"type":"read-only"},"new":1}`:                                                                                                false,
 		`{"mode":"require","policy":{"type":"read-only","network_access":true},"networkPolicy":"restricted","sandboxPolicyCwd":"/srv"}`:                        true,
 		`{"mode":"require","policy":{"type":"read-only","network_access":"enabled"}}`:                                                                          false,
 		`{"mode":"require","policy":{"type":"external-sandbox","network_access":"enabled"}}`:                                                                   true,
