@@ -256,6 +256,8 @@ METHOD_PROCESS_TERMINATE_ANY = "tether/process/terminate"
 METHOD_PROCESS_STATE = "tether/process/state"
 METHOD_PROCESS_SEARCH = "tether/process/search"
 METHOD_PROCESS_READ_ANY = "tether/process/read"
+METHOD_PROCESS_TAKE_CONTROL = "tether/process/takeControl"
+METHOD_PROCESS_GIVE_CONTROL = "tether/process/giveControl"
 METHOD_SESSION_LIST = "tether/session/list"
 METHOD_SESSION_END = "tether/session/end"
 METHOD_KEEPER_STATE = "tether/keeper/state"
@@ -268,6 +270,7 @@ NOTE_OBSERVED_OUTPUT = "tether/process/output"
 NOTE_OBSERVED_EXITED = "tether/process/exited"
 NOTE_OBSERVED_CLOSED = "tether/process/closed"
 NOTE_OBSERVED_EVICTED = "tether/process/evicted"
+NOTE_OBSERVED_CONTROL = "tether/process/control"
 
 # Streams of process output.
 STREAM_STDOUT = "stdout"
@@ -565,6 +568,14 @@ class ConfigReadResult(TypedDict):
     config: "ConfigLayers"
 
     requirements: "ConfigLayers"
+
+
+class ControlParams(TypedDict):
+    """ControlParams names a process of any session, for tether/process/takeControl and tether/process/giveControl."""
+
+    processId: "str"
+
+    sessionId: NotRequired["str | None"]
 
 
 class CopyParams(TypedDict):
@@ -1351,6 +1362,18 @@ class ObservedClosed(TypedDict):
     tetherSurvivors: NotRequired["list[Survivor]"]
 
 
+class ObservedControl(TypedDict):
+    """ObservedControl is the notification tether/process/control: another connection types to the process. An observer whose process is controlled gets it first."""
+
+    observeId: "int"
+
+    # its name, for people; absent: no connection has control
+    holder: NotRequired["str | None"]
+
+    # it is the observer's own connection
+    mine: "bool"
+
+
 class ObservedEvicted(TypedDict):
     """ObservedEvicted is the notification tether/process/evicted: the observer
     fell behind, and the events before FirstSeq are gone.
@@ -1574,6 +1597,9 @@ class ProcessInfo(TypedDict):
     blocked: "bool"
 
     observers: "int"
+
+    # the name of the connection that has taken control; absent: none has
+    controlledBy: NotRequired["str | None"]
 
     # Usage of the process and all its descendants; absent if it is not known.
     cpuMs: NotRequired["int | None"]
@@ -2756,6 +2782,9 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/process/exited": ("server", ObservedExited, None, "observe"),
     "tether/process/closed": ("server", ObservedClosed, None, "observe"),
     "tether/process/evicted": ("server", ObservedEvicted, None, "observe"),
+    "tether/process/takeControl": ("client", ControlParams, Empty, "control"),
+    "tether/process/giveControl": ("client", ControlParams, Empty, "control"),
+    "tether/process/control": ("server", ObservedControl, None, "control"),
     "tether/session/list": ("client", NoParams, SessionListResult, "list"),
     "tether/session/end": ("client", SessionEndParams, SessionEndResult, "endSession"),
     "tether/keeper/state": ("client", NoParams, KeeperState, "keeper"),

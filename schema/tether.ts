@@ -258,6 +258,8 @@ export const MethodProcessTerminateAny = "tether/process/terminate";
 export const MethodProcessState = "tether/process/state";
 export const MethodProcessSearch = "tether/process/search";
 export const MethodProcessReadAny = "tether/process/read";
+export const MethodProcessTakeControl = "tether/process/takeControl";
+export const MethodProcessGiveControl = "tether/process/giveControl";
 export const MethodSessionList = "tether/session/list";
 export const MethodSessionEnd = "tether/session/end";
 export const MethodKeeperState = "tether/keeper/state";
@@ -272,6 +274,7 @@ export const NoteObservedOutput = "tether/process/output";
 export const NoteObservedExited = "tether/process/exited";
 export const NoteObservedClosed = "tether/process/closed";
 export const NoteObservedEvicted = "tether/process/evicted";
+export const NoteObservedControl = "tether/process/control";
 
 // Streams of process output.
 export const StreamStdout = "stdout";
@@ -517,6 +520,12 @@ export interface ConfigReadResult {
   hostname?: string | null;
   config: ConfigLayers;
   requirements: ConfigLayers;
+}
+
+/** ControlParams names a process of any session, for tether/process/takeControl and tether/process/giveControl. */
+export interface ControlParams {
+  processId: string;
+  sessionId?: string | null;
 }
 
 /** CopyParams copies a file, a link or a directory. */
@@ -1122,6 +1131,15 @@ export interface ObservedClosed {
   tetherSurvivors?: Survivor[];
 }
 
+/** ObservedControl is the notification tether/process/control: another connection types to the process. An observer whose process is controlled gets it first. */
+export interface ObservedControl {
+  observeId: number;
+  /** its name, for people; absent: no connection has control */
+  holder?: string | null;
+  /** it is the observer's own connection */
+  mine: boolean;
+}
+
 /**
  * ObservedEvicted is the notification tether/process/evicted: the observer
  * fell behind, and the events before FirstSeq are gone.
@@ -1283,6 +1301,8 @@ export interface ProcessInfo {
   /** its output is not being read, so that it waits */
   blocked: boolean;
   observers: number;
+  /** the name of the connection that has taken control; absent: none has */
+  controlledBy?: string | null;
   /** Usage of the process and all its descendants; absent if it is not known. */
   cpuMs?: number | null;
   /** resident; shared pages count for each process */
@@ -2247,6 +2267,10 @@ export interface ExecRequests {
   "tether/process/observe": { params: ObserveParams; result: ObserveResult };
   /** Ends an observation. Feature: observe. */
   "tether/process/unobserve": { params: UnobserveParams; result: Empty };
+  /** Shows to the observers of a process that this connection types. Feature: control. */
+  "tether/process/takeControl": { params: ControlParams; result: Empty };
+  /** Ends that. Feature: control. */
+  "tether/process/giveControl": { params: ControlParams; result: Empty };
   /** Lists sessions. Feature: list. */
   "tether/session/list": { params: NoParams; result: SessionListResult };
   /** Ends a session and kills its processes. Feature: endSession. */
@@ -2295,6 +2319,8 @@ export interface ExecServerNotifications {
   "tether/process/closed": ObservedClosed;
   /** The observer was too slow: events that it has not seen are gone. Feature: observe. */
   "tether/process/evicted": ObservedEvicted;
+  /** Another connection types to an observed process, or none does. Feature: control. */
+  "tether/process/control": ObservedControl;
 }
 
 /** Requests of a client to an app-server. */

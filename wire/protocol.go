@@ -37,6 +37,8 @@ const (
 	MethodProcessState        = "tether/process/state"
 	MethodProcessSearch       = "tether/process/search"
 	MethodProcessReadAny      = "tether/process/read"
+	MethodProcessTakeControl  = "tether/process/takeControl"
+	MethodProcessGiveControl  = "tether/process/giveControl"
 	MethodSessionList         = "tether/session/list"
 	MethodSessionEnd          = "tether/session/end"
 	MethodKeeperState         = "tether/keeper/state"
@@ -50,6 +52,7 @@ const (
 	NoteObservedExited  = "tether/process/exited"
 	NoteObservedClosed  = "tether/process/closed"
 	NoteObservedEvicted = "tether/process/evicted"
+	NoteObservedControl = "tether/process/control"
 )
 
 // Streams of process output.

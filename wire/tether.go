@@ -107,6 +107,7 @@ type ProcessInfo struct {
 	DroppedBytes uint64   `json:"droppedBytes,omitempty" wire:"default"` // output that is no longer kept
 	Blocked      bool     `json:"blocked"`                               // its output is not being read, so that it waits
 	Observers    int      `json:"observers"`
+	ControlledBy *string  `json:"controlledBy,omitempty"` // the name of the connection that has taken control; nil: none has
 
 	// Usage of the process and all its descendants; nil if it is not known.
 	CPUMs       *uint64 `json:"cpuMs,omitempty"`       // since its start
@@ -133,6 +134,19 @@ type ObserveParams struct {
 type ObserveResult struct {
 	ObserveID int64  `json:"observeId"` // names the observation on this connection
 	NextSeq   uint64 `json:"nextSeq"`   // the next number the process will assign
+}
+
+// ControlParams names a process of any session, for tether/process/takeControl and tether/process/giveControl.
+type ControlParams struct {
+	ProcessID string  `json:"processId"`
+	SessionID *string `json:"sessionId,omitempty"`
+}
+
+// ObservedControl is the notification tether/process/control: another connection types to the process. An observer whose process is controlled gets it first.
+type ObservedControl struct {
+	ObserveID int64   `json:"observeId"`
+	Holder    *string `json:"holder"` // its name, for people; nil: no connection has control
+	Mine      bool    `json:"mine"`   // it is the observer's own connection
 }
 
 // UnobserveParams ends an observation.

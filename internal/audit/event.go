@@ -17,6 +17,7 @@ const (
 	ProcessRefused   = "process.refused" // a start that has failed or was refused
 	ProcessExited    = "process.exited"
 	ProcessSignalled = "process.signalled" // a client has sent a signal, or has asked for the end
+	ProcessTaken     = "process.taken"     // a client types to it, and shows that
 	NetworkDecided   = "network.decided"
 	FileChanged      = "file.changed"
 	LinesDropped     = "audit.dropped"
@@ -25,7 +26,7 @@ const (
 // Kinds are all of them.
 var Kinds = []string{
 	SessionOpened, SessionResumed, SessionTakenOver, SessionExpired, SessionEnded,
-	ProcessStarted, ProcessRefused, ProcessExited, ProcessSignalled, NetworkDecided, FileChanged, LinesDropped,
+	ProcessStarted, ProcessRefused, ProcessExited, ProcessSignalled, ProcessTaken, NetworkDecided, FileChanged, LinesDropped,
 }
 
 // An Event is one line. It never has values of environment variables, input, output or the content of files. Fields that do not apply are

@@ -11,6 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/files/watch"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/schedule"
+	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/internal/slots"
 	"github.com/tetherexec/tether/wire"
 )
@@ -32,6 +33,7 @@ type conn struct {
 	handshake    handshake
 	pushes       outputPushes
 	observations observations
+	controller   session.Controller
 	handles      handles
 	streams      httpStreams
 	watcher      watch.Watcher
@@ -65,6 +67,7 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, from Origin, pars
 	c.detach()
 	c.pushes.end()
 	c.observations.end()
+	c.controller.End()
 	keep := context.AfterFunc(ctx, c.endSession) // a start that hangs must not delay the end of the server
 	defer keep()
 	c.scheduler.Wait()

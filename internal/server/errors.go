@@ -31,6 +31,7 @@ var codes = []struct {
 	{session.ErrProcessExists, wire.CodeInvalidRequest},
 	{session.ErrRetryDiffers, wire.CodeInvalidRequest},
 	{session.ErrUnknownProcess, wire.CodeInvalidRequest},
+	{session.ErrClosed, wire.CodeInvalidRequest},
 	{session.ErrProcessStarting, wire.CodeInvalidRequest},
 	{session.ErrStartCancelled, wire.CodeInvalidRequest},
 	{search.ErrTooFast, wire.CodeInvalidRequest},

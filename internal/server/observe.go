@@ -28,7 +28,7 @@ func (r *request) observe(p *wire.ObserveParams) error {
 	if err != nil {
 		return err
 	}
-	o := &observation{among: &c.observations, seen: seen, cursor: seen.Process.Log.Cursor(seen.After)}
+	o := &observation{among: &c.observations, conn: c, seen: seen, cursor: seen.Process.Log.Cursor(seen.After)}
 	o.visit = o.encode
 	o.feed = c.rpc.Feed(o)
 	if !o.begin() {
@@ -88,7 +88,10 @@ type observation struct {
 	feed          *rpc.Feed
 	visit         func(outlog.Entry)
 	batch         *rpc.Batch
-	stopListening func() // nil before the answer; guarded by among
+	conn          *conn
+	shown         *session.Controller // what the observer was told last; used by Next alone
+	closed        bool                // the close was sent; used by Next alone
+	stopListening func()              // nil before the answer; guarded by among
 }
 
 // begin gives the observation its number. It reports false if the connection has
@@ -115,6 +118,7 @@ func (o *observation) start() {
 	o.among.mu.Lock()
 	defer o.among.mu.Unlock()
 	if o.among.active[o.id] == o {
+		o.seen.OnController(o.feed.Wake)
 		o.stopListening = o.seen.Process.Log.OnAppend(waker(o.feed))
 		o.feed.Wake()
 	}
@@ -138,6 +142,11 @@ func (o *observation) Written() {}
 func (o *observation) Next(b *rpc.Batch) bool {
 	o.batch = b
 	defer func() { o.batch = nil }()
+	if c := o.seen.Process.Controller(); c != o.shown && !o.closed {
+		o.shown = c
+		o.encodeController()
+		return true
+	}
 	err := o.cursor.Next(o.visit)
 	switch {
 	case err == nil:
@@ -161,7 +170,7 @@ func (o *observation) encode(e outlog.Entry) {
 	case outlog.Exited:
 		method = wire.NoteObservedExited
 	case outlog.Closed:
-		method = wire.NoteObservedClosed
+		method, o.closed = wire.NoteObservedClosed, true
 	}
 	b := o.batch.Open(2*notificationOverhead + len(e.Data)*4/3)
 	b = fmt.Appendf(b, `{"method":"%s","params":{"observeId":%d,`, method, o.id)

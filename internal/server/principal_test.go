@@ -24,6 +24,8 @@ var aboutOthers = map[string]map[string]any{
 	wire.MethodProcessState:        {},
 	wire.MethodProcessSearch:       {},
 	wire.MethodProcessReadAny:      {},
+	wire.MethodProcessTakeControl:  {},
+	wire.MethodProcessGiveControl:  {},
 	wire.MethodProcessObserve:      {"afterSeq": nil},
 	wire.MethodProcessList:         {},
 	wire.MethodSessionEnd:          {},

@@ -19,6 +19,7 @@ var (
 
 	ErrProcessExists   = errors.New("already exists")
 	ErrUnknownProcess  = errors.New("unknown process id")
+	ErrClosed          = errors.New("has ended")
 	ErrProcessStarting = errors.New("is starting")
 	ErrStartCancelled  = errors.New("start was cancelled")
 	ErrRetryDiffers    = errors.New("was started with other parameters")

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/tetherexec/tether/internal/launch"
@@ -32,10 +33,12 @@ type Process struct {
 	cancelled      bool          // terminated while it was starting
 	pusher         *Attachment   // the attachment whose peer pushes its events
 	known          uint64        // the client is known to have the events up to here
-	observers      int
+	observers      map[*Observation]struct{}
 	closeDelivered bool // the close was sent or, if the client acknowledges, acknowledged
 
 	writes writes
+
+	controller atomic.Pointer[Controller] // nil: there is none
 }
 
 // missingLocked returns the number above which the client may lack events. Of those up
@@ -162,6 +165,7 @@ type Observation struct {
 	Process *Process
 	After   uint64 // it begins with the event after this number
 	once    sync.Once
+	changed func() // see OnController; guarded by the session
 }
 
 // Observe begins an observation of the events whose numbers are above after; nil: of
@@ -177,8 +181,11 @@ func (s *Session) Observe(id string, after *uint64) (*Observation, error) {
 		return nil, limitReached(MaxObservers, "observers of this session")
 	}
 	s.processes.observers++
-	p.observers++
 	o := &Observation{Process: p, After: p.Log.Stats().First - 1}
+	if p.observers == nil {
+		p.observers = map[*Observation]struct{}{}
+	}
+	p.observers[o] = struct{}{}
 	if after != nil {
 		o.After = *after
 	}
@@ -192,7 +199,7 @@ func (o *Observation) End() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.processes.observers--
-		o.Process.observers--
+		delete(o.Process.observers, o)
 	})
 }
 
@@ -240,13 +247,15 @@ func (p *Process) infoLocked() wire.ProcessInfo {
 		PID: p.child.Pid(), TTY: p.params.TTY, StartedAtMs: p.child.StartedAt().UnixMilli(),
 		State: wire.StateRunning, NextSeq: state.Next, SentSeq: sent,
 		HeldBytes: uint64(stats.Held), UnsentBytes: uint64(p.Log.OutputAfter(sent)), SpooledBytes: uint64(stats.Spooled),
-		DroppedBytes: uint64(stats.Dropped), Blocked: stats.Blocked, Observers: p.observers,
+		DroppedBytes: uint64(stats.Dropped), Blocked: stats.Blocked, Observers: len(p.observers),
 	}
 	if state.Exited {
 		info.State, info.ExitCode, info.TetherUsage = wire.StateExited, &state.ExitCode, wireUsage(p.child)
 	}
 	if state.Closed {
 		info.State, info.Survivors = wire.StateClosed, WireSurvivors(p.child)
+	} else if c := p.Controller(); c != nil {
+		info.ControlledBy = &c.Name
 	}
 	return info
 }
