@@ -31,7 +31,6 @@ type serviceFlags struct {
 	user    bool
 	runAs   string
 	listen  string
-	dir     string
 	noStart bool
 }
 
