@@ -1,3 +1,5 @@
+//go:build mcp || fleet || !split
+
 package main
 
 import (
@@ -33,7 +35,7 @@ func newAttach(stdin, stdout *os.File) *cobra.Command {
 	a := attachment{stdin: stdin, stdout: stdout}
 	cmd := &cobra.Command{
 		Use:   "attach [flags] ID",
-		Short: "Attach this terminal to a running process",
+		Short: shortAttach,
 		Long: "Show the output of a process, and pass input, signals and the size of the terminal on to it, as\n" +
 			"if it had been started here. Enter ~ . detaches, and the process runs on; ~~ types one ~. When the\n" +
 			"process ends, attach ends with its exit code." + idHelp,

@@ -1,3 +1,5 @@
+//go:build mcp || fleet || !split
+
 package main
 
 import (
@@ -15,7 +17,7 @@ func newKill() *cobra.Command {
 	var signal string
 	cmd := &cobra.Command{
 		Use:   "kill [flags] ID...",
-		Short: "End processes, or send them a signal",
+		Short: shortKill,
 		Long: "End processes and all that they have started: SIGTERM, and SIGKILL soon after. With --signal, only\n" +
 			"that signal is sent." + idHelp,
 		Example: "  tether kill web\n  tether kill --signal HUP 3f2a91c0/web",

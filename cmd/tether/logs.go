@@ -1,3 +1,5 @@
+//go:build mcp || fleet || !split
+
 package main
 
 import (
@@ -64,7 +66,7 @@ func newLogs(stdout *os.File) *cobra.Command {
 	r := logRequest{tail: -1}
 	cmd := &cobra.Command{
 		Use:   "logs [flags] ID",
-		Short: "Print the output of a process",
+		Short: shortLogs,
 		Long: "Print the output of a process that the server still has, and its standard error on standard error.\n" +
 			"Other readers still get all of it." + idHelp,
 		Example:               "  tether logs web\n  tether logs -f --tail 20 --grep 'GET /' web\n  tether logs -t --since 10m web\n  tether logs --json --since 117 web",

@@ -1,3 +1,5 @@
+//go:build mcp || fleet || !split
+
 package main
 
 import (
@@ -32,7 +34,7 @@ func newPs(stdout *os.File) *cobra.Command {
 	l := processList{stdout: stdout}
 	cmd := &cobra.Command{
 		Use:   "ps [flags]",
-		Short: "List the processes of a server",
+		Short: shortPs,
 		Long: "List the processes of a server, of all its sessions; of a server that tells its clients apart, your\n" +
 			"own. A process is `blocked` if it has to wait because its output is not read. DOING says why a\n" +
 			"running process is silent. WAITING is output that was not yet sent to the client. CPU and MEMORY are\n" +
@@ -173,9 +175,6 @@ func running(all []listedProcess) (list []listedProcess) {
 	}
 	return list
 }
-
-// ownServer is the server that commands use without an address, for their help.
-const ownServer = "the one that `run --detach` starts"
 
 // notes returns the lines below the list: they name processes that were killed and are still there, and say if workers of the
 // server have died.

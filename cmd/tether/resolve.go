@@ -1,3 +1,5 @@
+//go:build mcp || fleet || !split
+
 package main
 
 import (
@@ -7,7 +9,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -83,9 +84,6 @@ func unknown(f *serverFlags, processes []listedProcess, id string) error {
 	return errors.New(text + "; " + f.commandLine("ps") + " lists all processes")
 }
 
-// shortID is the beginning of a session's id, as lists show it.
-func shortID(id string) string { return id[:min(len(id), 8)] }
-
 // resolveSession finds a session by the beginning of its public id, or by its label.
 func resolveSession(f *serverFlags, sessions []listedSession, id string) (*listedSession, error) {
 	var found []*listedSession
@@ -105,23 +103,6 @@ func resolveSession(f *serverFlags, sessions []listedSession, id string) (*liste
 		return found[0], nil
 	}
 	return nil, fmt.Errorf("%q matches %d sessions; give more of the id", id, len(found))
-}
-
-// nameIsFree refuses a name that a running process has, because the two could not be told apart.
-func nameIsFree(ctx context.Context, conn *connection, name string) error {
-	processes, err := conn.Processes(ctx, "")
-	if errors.Is(err, client.ErrUnsupported) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, p := range processes {
-		if p.ProcessID == name && p.State == wire.StateRunning {
-			return fmt.Errorf("a process called %q is running already (session %s); choose another name with --name, or end it with %s", name, shortID(p.SessionID), conn.flags.commandLine("kill", name))
-		}
-	}
-	return nil
 }
 
 // find finds the process with an id. If conn leads to a gateway, its host is then the one that has the process.

@@ -124,10 +124,10 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 			{"shell", func() *cobra.Command { return newShell(stdin, stdout) }},
 		}},
 		{"Processes and sessions", []lazyCommand{
-			{"ps", func() *cobra.Command { return newPs(stdout) }},
-			{"logs", func() *cobra.Command { return newLogs(stdout) }},
-			{"attach", func() *cobra.Command { return newAttach(stdin, stdout) }},
-			{"why", newWhy}, {"wait", newWait}, {"kill", newKill}, {"rm", newRm}, {"sessions", newSessions},
+			{namePs, func() *cobra.Command { return newPs(stdout) }},
+			{nameLogs, func() *cobra.Command { return newLogs(stdout) }},
+			{nameAttach, func() *cobra.Command { return newAttach(stdin, stdout) }},
+			{nameWhy, newWhy}, {nameWait, newWait}, {nameKill, newKill}, {nameRm, newRm}, {nameSessions, newSessions},
 		}},
 		{"Files", []lazyCommand{
 			{nameCp, newCp},

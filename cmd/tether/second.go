@@ -33,6 +33,17 @@ const (
 	nameChaos, shortChaos     = "chaos", "Put a bad network between a client and a server"
 )
 
+const (
+	namePs, shortPs             = "ps", "List the processes of a server"
+	nameLogs, shortLogs         = "logs", "Print the output of a process"
+	nameAttach, shortAttach     = "attach", "Attach this terminal to a running process"
+	nameWhy, shortWhy           = "why", "Say what a process is doing, or waiting for"
+	nameWait, shortWait         = "wait", "Wait until a process ends"
+	nameKill, shortKill         = "kill", "End processes, or send them a signal"
+	nameRm, shortRm             = "rm", "Remove detached commands that have ended"
+	nameSessions, shortSessions = "sessions", "List the sessions of a server, or end some"
+)
+
 const nameService, shortService = "service", "Let systemd run a server"
 const nameSchema, shortSchema = "schema", "Print the schema of the protocols"
 
@@ -52,6 +63,8 @@ type companionCommand struct {
 }
 
 var companionCommands = []companionCommand{
+	{namePs, withMCP, false}, {nameLogs, withMCP, false}, {nameAttach, withMCP, true}, {nameWhy, withMCP, false}, {nameWait, withMCP, true},
+	{nameKill, withMCP, false}, {nameRm, withMCP, false}, {nameSessions, withMCP, false},
 	{nameCp, withMCP, false}, {nameFs, withMCP, false}, {nameDoctor, withMCP, false}, {nameChaos, withMCP, false},
 	{nameAppServer, withMCP, false}, {nameService, withMCP, false}, {nameSchema, withMCP, false},
 	{nameMCP, withMCP, true}, {nameMCPRun, withMCP, true}, {nameSandbox, withMCP, true},

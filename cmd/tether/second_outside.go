@@ -8,6 +8,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
+func newPs(*os.File) *cobra.Command                   { return newSecond(namePs, shortPs) }
+func newLogs(*os.File) *cobra.Command                 { return newSecond(nameLogs, shortLogs) }
+func newAttach(_, _ *os.File) *cobra.Command          { return newSecond(nameAttach, shortAttach) }
+func newWhy() *cobra.Command                          { return newSecond(nameWhy, shortWhy) }
+func newWait() *cobra.Command                         { return newSecond(nameWait, shortWait) }
+func newKill() *cobra.Command                         { return newSecond(nameKill, shortKill) }
+func newRm() *cobra.Command                           { return newSecond(nameRm, shortRm) }
+func newSessions() *cobra.Command                     { return newSecond(nameSessions, shortSessions) }
 func newCp() *cobra.Command                           { return newSecond(nameCp, shortCp) }
 func newFs(*os.File) *cobra.Command                   { return newSecond(nameFs, shortFs) }
 func newMCP(_ []string, _, _ *os.File) *cobra.Command { return newSecond(nameMCP, shortMCP) }

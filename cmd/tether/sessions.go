@@ -1,3 +1,5 @@
+//go:build mcp || fleet || !split
+
 package main
 
 import (
@@ -31,7 +33,7 @@ func newSessions() *cobra.Command {
 	var l sessionList
 	cmd := &cobra.Command{
 		Use:   "sessions [flags]",
-		Short: "List the sessions of a server, or end some",
+		Short: shortSessions,
 		Long: "List the sessions of a server, or end some with all processes in them. A server that tells its\n" +
 			"clients apart shows each client its own. SESSION is the id of a session, the beginning of its id,\n" +
 			"or its label. With --all-hosts, a host that does not answer is named on standard error, and the\n" +

@@ -1,3 +1,5 @@
+//go:build mcp || fleet || !split
+
 package main
 
 import (
@@ -17,7 +19,7 @@ func newWait() *cobra.Command {
 	var server serverFlags
 	cmd := &cobra.Command{
 		Use:   "wait [flags] ID",
-		Short: "Wait until a process ends",
+		Short: shortWait,
 		Long: "Wait until a process has exited, and exit with its code. If it has exited already, wait ends at\n" +
 			"once." + idHelp,
 		Example: "  tether run --detach --name build -- make\n  tether wait build && echo built",
@@ -72,7 +74,7 @@ func newRm() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "rm [flags] ID...",
-		Short: "Remove detached commands that have ended",
+		Short: shortRm,
 		Long: "Remove commands of `tether run --detach` that have ended, and their output. Other processes belong\n" +
 			"to the session of a client and cannot be removed." + idHelp,
 		Example: "  tether rm build\n  tether rm --force web",
@@ -123,7 +125,7 @@ func newWhy() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "why [flags] ID",
-		Short: "Say what a process is doing, or waiting for",
+		Short: shortWhy,
 		Long: "Look at a process and all that it has started, and say what it is doing now: computing, or waiting\n" +
 			"for input, for the network, for another process, or for its output to be read." + idHelp,
 		Example: "  tether why web",
