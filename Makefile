@@ -27,7 +27,7 @@ run: build ## build, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
 
 test: bubblewrap ## everything CI runs: check and the four targets below, three at a time
-	@$(MAKE) --no-print-directory -j 3 check test-unit test-cli test-conformance test-interop
+	@scripts/in-memory $(MAKE) --no-print-directory -j 3 check test-unit test-cli test-conformance test-interop
 
 check: ## format, vet for each platform, lint, compare the schema with the code
 	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
