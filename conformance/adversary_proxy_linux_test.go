@@ -17,10 +17,8 @@ type rawRequest struct{ name, text string }
 // the answers. The requests are files in the workspace, so that no shell has to quote them. Some of them are incomplete, so
 // the script reads an answer of HTTP for httpSeconds at most, and one of SOCKS for 5 s.
 func sendRequests(httpSeconds int) string {
-	return fmt.Sprintf("limit=%d\n", httpSeconds) + `for f in $(ls -d $WS/http/* $WS/socks/* 2> /dev/null); do
-	case $f in */http/*) port=${HTTP_PROXY##*:} seconds=$limit;; *) port=${ALL_PROXY##*:} seconds=5;; esac
-	bash -c 'exec 3<> /dev/tcp/127.0.0.1/$0 && cat "$1" >&3 && timeout $2 cat <&3' $port $f $seconds > $WS/said.${f##*/} & done; wait
-	for f in $WS/said.*; do echo "== ${f##*/said.}"; cat $f; echo; done`
+	return fmt.Sprintf(`cd $WS; ls http/* > /dev/null && $PROBE exchange 127.0.0.1:${HTTP_PROXY##*:} %d http/* > said.http &
+	ls socks/* > /dev/null && $PROBE exchange 127.0.0.1:${ALL_PROXY##*:} 5 socks/* > said.socks; wait; cat said.*`, httpSeconds)
 }
 
 // storeRequests writes requests into the workspace.

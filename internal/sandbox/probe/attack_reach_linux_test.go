@@ -3,9 +3,13 @@ package probe
 import (
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +25,7 @@ var reachAttacks = []probe{
 	{"pair-bind", "TYPE PATH", pairBind},
 	{"hold-tcp", "ADDR:PORT", holdTCP},
 	{"hold-connections", "ADDR:PORT COUNT", holdConnections},
+	{"exchange", "ADDR:PORT SECONDS FILES…", exchange},
 	{"nested-net", "ADDR:PORT", nestedNet},
 	{"ptrace-pid", "PID", ptracePID},
 	{"steal-sockets", "PIDS…", stealSockets},
@@ -336,4 +341,40 @@ func stealSockets(pids []string) error {
 		closeAll(process)
 	}
 	return printConclusion(found)
+}
+
+// exchange sends the content of each file on a connection of its own, all at the same time. Below the name of each file it
+// prints what came back until the end of the connection, within SECONDS at most.
+func exchange(args []string) error {
+	seconds, err := strconv.Atoi(args[1])
+	if err != nil {
+		return errUsage
+	}
+	files := args[2:]
+	answers := make([][]byte, len(files))
+	var senders sync.WaitGroup
+	for i, file := range files {
+		senders.Go(func() {
+			request, err := os.ReadFile(file)
+			if err != nil {
+				answers[i] = []byte(err.Error())
+				return
+			}
+			conn, err := net.Dial("tcp", args[0])
+			if err != nil {
+				answers[i] = []byte(err.Error())
+				return
+			}
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(time.Duration(seconds) * time.Second))
+			if _, err := conn.Write(request); err == nil {
+				answers[i], _ = io.ReadAll(conn) // up to the end or the deadline
+			}
+		})
+	}
+	senders.Wait()
+	for i, file := range files {
+		fmt.Printf("== %s\n%s\n", filepath.Base(file), answers[i])
+	}
+	return errQuiet
 }
