@@ -43,7 +43,7 @@ func (c *client) handle(conn *tethertest.Conn, m tethertest.Message) (taken bool
 	case strings.HasPrefix(m.Method, "process/"):
 		var e event
 		if err = json.Unmarshal(m.Params, &e); err == nil && c.procs[e.ProcessID] != nil {
-			c.procs[e.ProcessID].state.add(strings.TrimPrefix(m.Method, "process/"), e)
+			c.procs[e.ProcessID].addLocked(strings.TrimPrefix(m.Method, "process/"), e)
 		}
 	case strings.HasPrefix(m.Method, "network/"):
 		err = c.hearLocked(conn, m)
@@ -88,7 +88,8 @@ type process struct {
 
 	SandboxType string
 	writes      int
-	state       outcome // guarded by the client
+	state       outcome                                       // guarded by the client
+	text        struct{ stdout, stderr, all strings.Builder } // of the state
 }
 
 // An outcome is the state of a process so far.
@@ -104,18 +105,22 @@ type outcome struct {
 	decisions      []decision
 }
 
-func (s *outcome) add(method string, e event) {
+// addLocked adds a notification to the state.
+func (p *process) addLocked(method string, e event) {
+	s := &p.state
 	switch method {
 	case "output":
-		text := string(e.Chunk)
 		if e.Stream == "stderr" {
-			s.stderr += text
+			p.text.stderr.Write(e.Chunk)
+			s.stderr = p.text.stderr.String()
 		} else {
-			s.stdout += text
+			p.text.stdout.Write(e.Chunk)
+			s.stdout = p.text.stdout.String()
 		}
-		s.all += text
+		p.text.all.Write(e.Chunk)
+		s.all = p.text.all.String()
 		if !s.exited {
-			s.early += text
+			s.early = s.all
 		}
 	case "exited":
 		s.exited, s.exit = true, e.ExitCode
