@@ -165,7 +165,7 @@ func TestAdversaryServerKilled(t *testing.T) {
 			p := s.script(t, c.policy, `exec "$ADV" bomb 50`)
 			p.says(t, "ready")
 			s.kill()
-			tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
+			tethertest.Eventually(t, func() error { return s.leftovers(fx) })
 			next := a.own(t, a.argv(), nil) // takes placeholders away
 			row{}.checkHost(t, fx, next)
 		}
@@ -180,7 +180,7 @@ func TestAdversaryForkBomb(t *testing.T) {
 		p := s.script(t, workspaceOnly(), `exec "$ADV" bomb 200`)
 		p.says(t, "ready 200")
 		tethertest.Eventually(t, func() error { // they are counted while some still fork
-			if n := len(s.family(fx.mark)); n < 200 {
+			if n := len(s.family(fx.mark, fx.made)); n < 200 {
 				return fmt.Errorf("only %d processes are seen", n)
 			}
 			return nil

@@ -361,7 +361,7 @@ func TestAdversaryOverloadsItsProxy(t *testing.T) {
 			p.write(t, "end\n")
 			p.finish(t)
 		}
-		tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
+		tethertest.Eventually(t, func() error { return s.leftovers(fx) })
 	})
 }
 

@@ -77,7 +77,7 @@ func TestAdversarySymlinkRace(t *testing.T) {
 			if r.dirs == 0 {
 				t.Error("the name was never seen as a directory")
 			}
-			tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
+			tethertest.Eventually(t, func() error { return s.leftovers(fx) })
 			tethertest.Eventually(t, fx.clean)
 			strays += r.strays()
 			fx.intact(t)

@@ -25,6 +25,7 @@ type fixture struct {
 	ws      string // $WS, the workspace: a.txt, sub/
 	out     string // $OUT, beside it: secret.txt
 	mark    string // in the environment of commands
+	made    uint64 // when the fixture was made (ticksNow)
 
 	vars  map[string]string // more of the environment, and names for texts
 	site  *site             // on the host, if there is one
@@ -49,7 +50,7 @@ func newFixture(t *testing.T, a *account) *fixture {
 			t.Error(err)
 		}
 	})
-	fx := &fixture{t: t, account: a, dir: dir, ws: dir + "/ws", out: dir + "/out", mark: "CONFORMANCE=" + filepath.Base(dir)}
+	fx := &fixture{t: t, account: a, dir: dir, ws: dir + "/ws", out: dir + "/out", mark: "CONFORMANCE=" + filepath.Base(dir), made: ticksNow()}
 	fx.write("$WS/a.txt", fileText)
 	fx.mkdir("$WS/sub")
 	fx.write("$OUT/secret.txt", secretText)

@@ -120,7 +120,7 @@ func TestPlaceholdersOfKilledServer(t *testing.T) {
 			t.Error("no placeholder is there while the command runs")
 		}
 		s.kill()
-		tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
+		tethertest.Eventually(t, func() error { return s.leftovers(fx) })
 		next := a.own(t, a.argv(), nil)
 		if o := next.mustStart(t, fx, row{policy: unconfined(), script: `true`}).finish(t); o.exit != 0 {
 			t.Errorf("the next server: %+v", o)
@@ -137,7 +137,7 @@ func TestCommandsOfKilledServer(t *testing.T) {
 		fx := newFixture(t, a)
 		fx.handOver()
 		s := a.own(t, a.argv(), nil)
-		t.Cleanup(func() { s.endLeftovers(fx.mark) })
+		t.Cleanup(func() { s.endLeftovers(fx) })
 		p := s.mustStart(t, fx, row{policy: unconfined(), script: ignoresSignals})
 		p.says(t, "ready")
 		q := s.mustStart(t, fx, row{policy: unconfined(), script: `sh -c 'trap "" TERM; echo ready; exec >/dev/null 2>&1; while :; do sleep 1; done' & wait`,
@@ -145,7 +145,7 @@ func TestCommandsOfKilledServer(t *testing.T) {
 		q.says(t, "ready")
 		s.kill()
 		a.own(t, a.argv(), nil)
-		tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
+		tethertest.Eventually(t, func() error { return s.leftovers(fx) })
 	})
 }
 

@@ -118,7 +118,7 @@ func (r row) run(t *testing.T, a *account) {
 	s := a.acquire(t)
 	t.Cleanup(func() {
 		if t.Failed() {
-			s.endLeftovers(fx.mark)
+			s.endLeftovers(fx)
 		}
 	})
 	if r.decide != nil {
@@ -246,6 +246,6 @@ func (r row) checkHost(t *testing.T, fx *fixture, s *instance) {
 	}
 	tethertest.Eventually(t, fx.clean)
 	if !r.survives {
-		tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
+		tethertest.Eventually(t, func() error { return s.leftovers(fx) })
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
@@ -136,7 +138,7 @@ func (a *account) start(argv []string, attr *syscall.SysProcAttr) (*instance, er
 		return nil, fmt.Errorf("%w; the server said: %s", err, s.stderr.String())
 	}
 	s.always = map[int]bool{}
-	for pid := range s.family("") {
+	for pid := range s.family("", 0) {
 		s.always[pid] = true
 	}
 	return s, nil
@@ -247,11 +249,11 @@ func (s *instance) pids() []int {
 	return append(slices.Collect(maps.Keys(s.always)), s.cmd.Process.Pid)
 }
 
-// leftovers reports processes that are left of a command with this mark in its environment, or of any other command of the
-// server.
-func (s *instance) leftovers(mark string) error {
+// leftovers reports processes that are left of a command of the fixture, or of any other command that the server has started
+// since the fixture was made.
+func (s *instance) leftovers(fx *fixture) error {
 	var left []error
-	for pid, name := range s.family(mark) {
+	for pid, name := range s.family(fx.mark, fx.made) {
 		if !s.always[pid] {
 			left = append(left, fmt.Errorf("process left: %s", name))
 		}
@@ -260,17 +262,18 @@ func (s *instance) leftovers(mark string) error {
 }
 
 // endLeftovers kills the processes that a failed row has left.
-func (s *instance) endLeftovers(mark string) {
-	for pid := range s.family(mark) {
-		if env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); bytes.Contains(env, []byte(mark)) {
+func (s *instance) endLeftovers(fx *fixture) {
+	for pid := range s.family(fx.mark, fx.made) {
+		if env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); bytes.Contains(env, []byte(fx.mark)) {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
 }
 
-// family returns the processes that descend from the server or have the mark. Zombies do not count.
-func (s *instance) family(mark string) map[int]string {
-	parent, names := processTable()
+// family returns the processes that descend from the server or have the mark, but not those that began before the time since,
+// in ticks (ticksNow), because other programs run on this machine too. Zombies do not count.
+func (s *instance) family(mark string, since uint64) map[int]string {
+	parent, names := processTable(since)
 	for pid := range names {
 		up := pid
 		for up > 1 && up != s.cmd.Process.Pid {
@@ -290,30 +293,62 @@ func (s *instance) family(mark string) map[int]string {
 	return names
 }
 
-// processTable returns the parents of all processes, and the names of those that are not zombies.
-func processTable() (parent map[int]int, names map[int]string) {
+// ticksNow returns the time by which /proc says when a process began.
+func ticksNow() uint64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		panic(err)
+	}
+	const perSecond = 100 // of USER_HZ, on all architectures that tether has
+	return uint64(now.Nano()) / (uint64(time.Second) / perSecond)
+}
+
+// processTable returns the parents of all processes, and the names of those that have begun at a time or later and are not
+// zombies.
+func processTable(since uint64) (parent map[int]int, names map[int]string) {
 	parent, names = map[int]int{}, map[int]string{}
-	entries, err := os.ReadDir("/proc")
+	dir, err := os.Open("/proc")
 	if err != nil {
 		panic(err)
 	}
+	defer dir.Close()
+	entries, err := dir.Readdirnames(-1)
+	if err != nil {
+		panic(err)
+	}
+	buf := make([]byte, 4096) // longer than a line of stat
 	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
+		pid, err := strconv.Atoi(e)
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if err != nil {
+		stat := readStat(pid, buf)
+		end := bytes.LastIndexByte(stat, ')')
+		if end < 0 {
 			continue // it has ended
 		}
-		end := bytes.LastIndexByte(stat, ')')
-		fields := strings.Fields(string(stat[end+1:]))
-		parent[pid], _ = strconv.Atoi(fields[1])
-		if fields[0] != "Z" && fields[0] != "X" {
+		fields := bytes.Fields(stat[end+1:])
+		parent[pid], _ = strconv.Atoi(string(fields[1]))
+		began, _ := strconv.ParseUint(string(fields[19]), 10, 64)
+		if began >= since && fields[0][0] != 'Z' && fields[0][0] != 'X' {
 			names[pid] = string(stat[:end+1])
 		}
 	}
 	return parent, names
+}
+
+// readStat reads /proc/PID/stat into buf. If the process has ended, the result is empty.
+func readStat(pid int, buf []byte) []byte {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return nil
+	}
+	return buf[:n]
 }
 
 // credential returns attributes by which a command runs as the account; nil: none are needed.
