@@ -46,7 +46,7 @@ func (l *Launcher) Adopt(ctx context.Context, f Found) (*proc.Process, error) {
 		}
 	}
 	child, err := l.config.Procs.Adopt(ctx, a)
-	c.child = child
+	c.child.Store(child)
 	if a.Spec.Launcher != nil && (err != nil || a.Closed) {
 		a.Spec.Launcher.Ended()
 	}

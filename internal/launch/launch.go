@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/confine"
@@ -96,9 +97,9 @@ type Command struct {
 	limits     proc.Limits // set by checkLimits
 	bestEffort bool
 
-	child      *proc.Process // set before Start or Adopt returns
-	unconfined bool          // its sandbox has nothing to enforce; set before Start returns
-	denial     Denial        // set before the exit is in the log
+	child      atomic.Pointer[proc.Process] // set before Start or Adopt returns, but not always before the command ends
+	unconfined bool                         // its sandbox has nothing to enforce; set before Start returns
+	denial     Denial                       // set before the exit is in the log
 }
 
 // Check returns the command that a client asks for, or an error if the request is
@@ -132,7 +133,7 @@ type Record struct {
 // only the start: the command does not end with it. If record is nil, the command ends with this
 // program.
 func (l *Launcher) Start(ctx context.Context, c *Command, log *outlog.Log, record *Record) (child *proc.Process, err error) {
-	defer func() { c.child = child }()
+	defer func() { c.child.Store(child) }()
 	if err := l.checkLimits(c); err != nil {
 		return nil, err
 	}

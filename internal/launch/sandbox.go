@@ -126,7 +126,7 @@ func (c *Command) Denial() Denial { return c.denial }
 
 // ReachedLimit returns the name of the limit because of which the server has ended a command; "": it has not.
 func (c *Command) ReachedLimit() string {
-	if c.child != nil && c.child.TimedOut() {
+	if child := c.child.Load(); child != nil && child.TimedOut() {
 		return wire.LimitTimeMs
 	}
 	return ""
