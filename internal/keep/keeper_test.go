@@ -401,16 +401,20 @@ func TestKeeperRests(t *testing.T) {
 	r.stop(unix.SIGTERM, 0)
 }
 
-// programMemory returns how many KiB of files are mapped in the keeper.
+// programMemory returns how many KiB of files are mapped in the keeper. Files of a file system in memory count as shared memory.
 func (r *rig) programMemory() (kib int) {
 	r.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.pid))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	_, rest, _ := bytes.Cut(status, []byte("\nRssFile:"))
-	if _, err := fmt.Sscan(string(rest), &kib); err != nil {
-		r.t.Fatal(err)
+	for _, field := range []string{"\nRssFile:", "\nRssShmem:"} {
+		_, rest, _ := bytes.Cut(status, []byte(field))
+		var n int
+		if _, err := fmt.Sscan(string(rest), &n); err != nil {
+			r.t.Fatal(err)
+		}
+		kib += n
 	}
 	return kib
 }
