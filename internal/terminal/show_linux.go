@@ -1,0 +1,9 @@
+package terminal
+
+import "golang.org/x/sys/unix"
+
+// The requests of OnlyShow. setState waits until all output is printed, and drops the input that has arrived.
+const (
+	getState = unix.TCGETS
+	setState = unix.TCSETSF
+)
