@@ -33,10 +33,10 @@ func startFleet(t *testing.T) *fleetEnv {
 	return f
 }
 
-// startPart starts a part of the fleet.
-func (f *fleetEnv) startPart(t *testing.T, args ...string) *program {
+// startPart starts a program that runs until the end of the test, such as a part of the fleet.
+func (b *testEnv) startPart(t *testing.T, args ...string) *program {
 	t.Helper()
-	p := startProgram(t, f.env, f.command(args...))
+	p := startProgram(t, b.env, b.command(args...))
 	t.Cleanup(func() {
 		if p.Process.Kill(); t.Failed() {
 			p.Wait()

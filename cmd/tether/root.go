@@ -128,6 +128,8 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 			{nameLogs, func() *cobra.Command { return newLogs(stdout) }},
 			{nameAttach, func() *cobra.Command { return newAttach(stdin, stdout) }},
 			{nameWhy, newWhy}, {nameWait, newWait}, {nameKill, newKill}, {nameRm, newRm}, {nameSessions, newSessions},
+			{nameRecord, newRecord},
+			{namePlay, func() *cobra.Command { return newPlay(stdout) }},
 		}},
 		{"Files", []lazyCommand{
 			{nameCp, newCp},

@@ -31,6 +31,8 @@ const (
 	nameSandbox, shortSandbox = "sandbox", "Run a command in a sandbox, or explain one"
 	nameDoctor, shortDoctor   = "doctor", "Test that the sandbox works on this machine"
 	nameChaos, shortChaos     = "chaos", "Put a bad network between a client and a server"
+	nameRecord, shortRecord   = "record", "Record the output of a process with its times"
+	namePlay, shortPlay       = "play", "Play a recording on this terminal"
 )
 
 const (
@@ -67,6 +69,7 @@ var companionCommands = []companionCommand{
 	{nameKill, withMCP, false}, {nameRm, withMCP, false}, {nameSessions, withMCP, false},
 	{nameCp, withMCP, false}, {nameFs, withMCP, false}, {nameDoctor, withMCP, false}, {nameChaos, withMCP, false},
 	{nameAppServer, withMCP, false}, {nameService, withMCP, false}, {nameSchema, withMCP, false},
+	{nameRecord, withMCP, false}, {namePlay, withMCP, false},
 	{nameMCP, withMCP, true}, {nameMCPRun, withMCP, true}, {nameSandbox, withMCP, true},
 	{nameHub, withFleet, false}, {nameGateway, withFleet, false}, {nameHosts, withFleet, false},
 }

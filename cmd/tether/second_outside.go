@@ -26,6 +26,8 @@ func newChaos([]string, *os.File) *cobra.Command      { return newSecond(nameCha
 func newAppServer(_, _ *os.File) *cobra.Command       { return newSecond(nameAppServer, shortAppServer) }
 func newService(*os.File) *cobra.Command              { return newSecond(nameService, shortService) }
 func newSchema() *cobra.Command                       { return newSecond(nameSchema, shortSchema) }
+func newRecord() *cobra.Command                       { return newSecond(nameRecord, shortRecord) }
+func newPlay(*os.File) *cobra.Command                 { return newSecond(namePlay, shortPlay) }
 func newHub([]string, *os.File) *cobra.Command        { return newSecond(nameHub, shortHub) }
 func newGateway([]string, *os.File) *cobra.Command    { return newSecond(nameGateway, shortGateway) }
 func newHosts([]string, *os.File) *cobra.Command      { return newSecond(nameHosts, shortHosts) }
