@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+
+	"github.com/tetherexec/tether/internal/console"
 )
 
 // Config says where to listen, and which clients to accept. The zero value is a free port of the
@@ -19,6 +21,8 @@ type Config struct {
 	// NamespaceHint is appended to the refusal of a client in another container or sandbox. The program that has
 	// a flag for AnyNamespace names it here.
 	NamespaceHint string
+
+	Console *console.Config // lets browsers in; nil: it does not
 }
 
 // Validate checks that the settings are possible and consistent. It touches nothing
@@ -43,6 +47,11 @@ func (c Config) endpoint() (Endpoint, error) {
 	}
 	if err := c.TLS.validate(); err != nil {
 		return Endpoint{}, err
+	}
+	if c.Console != nil {
+		if err := c.Console.Validate(); err != nil {
+			return Endpoint{}, err
+		}
 	}
 	url := cmp.Or(c.URL, DefaultURL)
 	e, err := ParseURL(url)

@@ -15,5 +15,6 @@
 //   - serve.go: the clients of a listener; connections.go: the connections of a server, their limit, and their end, also of those that do not come
 //     from a listener; idle.go: the end of an unused server
 //   - upgrade.go: HTTP: the health checks, and the upgrade to WebSocket; page.go: pages such as /metrics
+//   - console.go: browsers that use the console
 //   - self.go: whether a connection to an address would reach this server
 package listen

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/tetherexec/tether/internal/console"
 )
 
 // DefaultURL is the endpoint when none is named: this machine only, any free port.
@@ -138,6 +140,8 @@ type Listener struct {
 	URL string
 	// SocketPath is the absolute path of the socket file, or "".
 	SocketPath string
+	// Console lets browsers in; nil: it does not.
+	Console *console.Console
 
 	socket        net.Listener   // the listening socket itself
 	auth          *Authenticator // nil: every client may connect
@@ -220,11 +224,17 @@ func (c Config) open(listen func(Endpoint) (net.Listener, error)) (*Listener, er
 	if err != nil {
 		return nil, err
 	}
+	var page *console.Console
+	if c.Console != nil {
+		if page, err = console.New(*c.Console); err != nil {
+			return nil, err
+		}
+	}
 	inner, err := listen(endpoint)
 	if err != nil {
 		return nil, listenError(endpoint, err)
 	}
-	l := &Listener{socket: inner, auth: auth, anyNamespace: c.AnyNamespace, namespaceHint: c.NamespaceHint}
+	l := &Listener{Console: page, socket: inner, auth: auth, anyNamespace: c.AnyNamespace, namespaceHint: c.NamespaceHint}
 	ours := endpoint.Transport != Activated
 	if !ours {
 		if endpoint, err = c.resolve(inner); err != nil {

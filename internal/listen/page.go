@@ -3,11 +3,10 @@ package listen
 import (
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
-	"strings"
+
+	"github.com/tetherexec/tether/internal/console"
 )
 
 // A Page is what a listener shows over HTTP at a path of its own to every client that may connect.
@@ -39,7 +38,7 @@ func (u *upgrader) page(path string) *Page {
 // the server by its address: a web page whose host name resolves to this address sends that name, and is refused.
 func (u *upgrader) servePage(w http.ResponseWriter, r *http.Request, p *Page) {
 	switch _, err := u.auth.Check(r); {
-	case u.auth == nil && certified(r) == "" && !namesAddress(r.Host):
+	case u.auth == nil && certified(r) == "" && !console.NamesAddress(r.Host):
 		refuse(w, http.StatusForbidden, "without authentication, ask by address or as localhost")
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET,HEAD")
@@ -50,13 +49,4 @@ func (u *upgrader) servePage(w http.ResponseWriter, r *http.Request, p *Page) {
 		w.Header().Set("Content-Type", p.Type)
 		p.Write(w)
 	}
-}
-
-// namesAddress reports whether a Host header is an address or localhost.
-func namesAddress(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil || host == "localhost"
 }

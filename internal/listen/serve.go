@@ -44,7 +44,7 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 		log.Info("the server was not used for a while")
 		cancel()
 	})()
-	web := &upgrader{auth: l.auth, anyNamespace: l.anyNamespace, hint: l.namespaceHint, anyPath: h.AnyPath, pages: h.Pages, ready: h.Ready, log: log,
+	web := &upgrader{auth: l.auth, console: l.Console, anyNamespace: l.anyNamespace, hint: l.namespaceHint, anyPath: h.AnyPath, pages: h.Pages, ready: h.Ready, log: log,
 		leave: h.Leave, leaving: func() { l.left.Store(true) }}
 	web.accept = func(conn net.Conn, buffered []byte, client Client) {
 		stream := rpc.NewWebSocket(conn, buffered)

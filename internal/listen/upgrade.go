@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tetherexec/tether/internal/console"
+	"github.com/tetherexec/tether/internal/loglimit"
 	"github.com/tetherexec/tether/internal/peer"
 	"github.com/tetherexec/tether/internal/websocket"
 )
@@ -41,13 +43,15 @@ const (
 
 // An upgrader is the part of a listener that speaks HTTP: health checks, and the upgrade to WebSocket.
 type upgrader struct {
-	auth         *Authenticator // nil: no authentication
-	anyNamespace bool           // see Config
-	hint         string         // Config.NamespaceHint
-	anyPath      bool           // see Handler
-	pages        []Page         // see Handler
-	ready        func() error   // see Handler
+	auth         *Authenticator   // nil: no authentication
+	console      *console.Console // nil: browsers are refused
+	anyNamespace bool             // see Config
+	hint         string           // Config.NamespaceHint
+	anyPath      bool             // see Handler
+	pages        []Page           // see Handler
+	ready        func() error     // see Handler
 	log          *slog.Logger
+	refusals     loglimit.Limit // of lines about clients that were refused
 	// accept takes over a connection whose upgrade was answered. buffered has the
 	// bytes that the client sent after its request. accept must return at once: the
 	// caller's stack and buffers are held until then.
@@ -141,7 +145,7 @@ func (u *upgrader) checkPeer(ctx context.Context, conn net.Conn) context.Context
 // refusePeer answers a client that checkPeer has refused. If the server only lacked
 // descriptors or memory for the check, the client may try again.
 func (u *upgrader) refusePeer(w http.ResponseWriter, err error) {
-	u.log.Info("client on the Unix socket refused", "err", err)
+	u.logRefusal("client on the Unix socket refused", "err", err)
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
@@ -155,13 +159,17 @@ func (u *upgrader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		u.refusePeer(w, err)
 		return
 	}
+	path := r.URL.EscapedPath()
+	if u.console != nil && console.Owns(path) {
+		u.serveConsole(w, r)
+		return
+	}
 	// Only browsers send an Origin. Without this check any web page could connect
 	// to a server on the loopback address of its reader's machine.
 	if _, browser := r.Header["Origin"]; browser {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
-	path := r.URL.EscapedPath()
 	switch {
 	case path == "/readyz" || path == "/healthz":
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -187,16 +195,24 @@ func (u *upgrader) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	if status, problem := checkUpgrade(r); problem != "" {
 		if strings.Contains(r.Header.Get("Accept"), "text/html") {
 			problem = forBrowsers
+			if u.console != nil {
+				problem += "People use it in a browser: tether console --url ws://HOST:PORT\n"
+			}
 		}
 		refuse(w, status, problem)
 		return
 	}
 	principal, err := u.auth.Check(r)
 	if err != nil {
-		u.log.Info("client not authenticated", "peer", r.RemoteAddr, "err", err)
+		u.logRefusal("client not authenticated", "peer", r.RemoteAddr, "err", err)
 		refuse(w, http.StatusUnauthorized, err.Error())
 		return
 	}
+	u.upgrade(w, r, Client{Principal: principal, Query: r.URL.RawQuery})
+}
+
+// upgrade takes over the connection of a client.
+func (u *upgrader) upgrade(w http.ResponseWriter, r *http.Request, client Client) {
 	if !u.begin() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
@@ -207,7 +223,20 @@ func (u *upgrader) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 		u.log.Debug("upgrade failed", "peer", r.RemoteAddr, "err", err)
 		return
 	}
-	u.accept(conn, buffered, Client{Peer: peerName(conn), Principal: principal, Query: strings.Clone(r.URL.RawQuery)})
+	client.Peer, client.Query = peerName(conn), strings.Clone(client.Query)
+	u.accept(conn, buffered, client)
+}
+
+// logRefusal logs that a client was refused, unless there are too many such lines.
+func (u *upgrader) logRefusal(msg string, args ...any) {
+	dropped, ok := u.refusals.Next()
+	if !ok {
+		return
+	}
+	if dropped > 0 {
+		args = append(args, "unlogged", dropped)
+	}
+	u.log.Info(msg, args...)
 }
 
 // forBrowsers is shown to a person who opens the address of a server in a browser.
