@@ -183,6 +183,7 @@ const (
 	FeatureUsage      = "usage"
 	FeatureSurvivors  = "survivors"
 	FeatureFailure    = "failure"
+	FeatureConsole    = "console"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

@@ -262,6 +262,7 @@ METHOD_SESSION_LIST = "tether/session/list"
 METHOD_SESSION_END = "tether/session/end"
 METHOD_KEEPER_STATE = "tether/keeper/state"
 METHOD_KEEPER_UPGRADE = "tether/keeper/upgrade"
+METHOD_CONSOLE_CODE = "tether/console/code"
 # NoteGoodbye is the last notification of a server that shuts down and ends its sessions,
 # for clients that have asked for it in initialize. It has no parameters.
 NOTE_GOODBYE = "tether/goodbye"
@@ -568,6 +569,20 @@ class ConfigReadResult(TypedDict):
     config: "ConfigLayers"
 
     requirements: "ConfigLayers"
+
+
+class ConsoleCode(TypedDict):
+    """ConsoleCode answers tether/console/code: a code with which a browser can use the console of the server, once, as the client that has asked
+    for it.
+    """
+
+    code: "str"
+
+    # how long the code can be used
+    expiresMs: "int"
+
+    # of the page; absent: the address of the server
+    origin: NotRequired["str | None"]
 
 
 class ControlParams(TypedDict):
@@ -2788,6 +2803,8 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/session/list": ("client", NoParams, SessionListResult, "list"),
     "tether/session/end": ("client", SessionEndParams, SessionEndResult, "endSession"),
     "tether/keeper/state": ("client", NoParams, KeeperState, "keeper"),
+    "tether/console/code": ("client", Empty, ConsoleCode, "console"),
+    "tether/keeper/state": ("client", Empty, KeeperState, "keeper"),
     "tether/keeper/upgrade": ("client", UpgradeParams, UpgradeResult, "keeper"),
 }
 

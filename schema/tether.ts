@@ -264,6 +264,7 @@ export const MethodSessionList = "tether/session/list";
 export const MethodSessionEnd = "tether/session/end";
 export const MethodKeeperState = "tether/keeper/state";
 export const MethodKeeperUpgrade = "tether/keeper/upgrade";
+export const MethodConsoleCode = "tether/console/code";
 /**
  * NoteGoodbye is the last notification of a server that shuts down and ends its sessions,
  * for clients that have asked for it in initialize. It has no parameters.
@@ -520,6 +521,18 @@ export interface ConfigReadResult {
   hostname?: string | null;
   config: ConfigLayers;
   requirements: ConfigLayers;
+}
+
+/**
+ * ConsoleCode answers tether/console/code: a code with which a browser can use the console of the server, once, as the client that has asked
+ * for it.
+ */
+export interface ConsoleCode {
+  code: string;
+  /** how long the code can be used */
+  expiresMs: number;
+  /** of the page; absent: the address of the server */
+  origin?: string | null;
 }
 
 /** ControlParams names a process of any session, for tether/process/takeControl and tether/process/giveControl. */
@@ -2277,6 +2290,10 @@ export interface ExecRequests {
   "tether/session/end": { params: SessionEndParams; result: SessionEndResult };
   /** Describes the keeper and the worker of the server. Feature: keeper. */
   "tether/keeper/state": { params: NoParams; result: KeeperState };
+  /** Lets one browser use the server's console as this client. Feature: console. */
+  "tether/console/code": { params: Empty; result: ConsoleCode };
+  /** Describes the keeper and the worker of the server. Feature: keeper. */
+  "tether/keeper/state": { params: Empty; result: KeeperState };
   /** Lets the server go on with another program. Feature: keeper. */
   "tether/keeper/upgrade": { params: UpgradeParams; result: UpgradeResult };
 }

@@ -43,6 +43,7 @@ const (
 	MethodSessionEnd          = "tether/session/end"
 	MethodKeeperState         = "tether/keeper/state"
 	MethodKeeperUpgrade       = "tether/keeper/upgrade"
+	MethodConsoleCode         = "tether/console/code"
 
 	// NoteGoodbye is the last notification of a server that shuts down and ends its sessions,
 	// for clients that have asked for it in initialize. It has no parameters.

@@ -193,6 +193,14 @@ type UpgradeResult struct {
 	Worker int `json:"worker"` // number of the worker that is being replaced
 }
 
+// ConsoleCode answers tether/console/code: a code with which a browser can use the console of the server, once, as the client that has asked
+// for it.
+type ConsoleCode struct {
+	Code      string  `json:"code"`
+	ExpiresMs uint64  `json:"expiresMs"`        // how long the code can be used
+	Origin    *string `json:"origin,omitempty"` // of the page; nil: the address of the server
+}
+
 // ObservedOutput is the notification tether/process/output.
 type ObservedOutput struct {
 	ObserveID int64  `json:"observeId"`

@@ -60,6 +60,8 @@ var methods = map[string]*method{
 	wire.MethodSessionList:         returning("exec", quick, (*request).listSessions).looking(),
 	wire.MethodSessionEnd:          replying("exec", slow, (*request).endAnySession).looking(), // only the own session
 
+	wire.MethodConsoleCode: returning("console", quick, (*request).consoleCode).looking(), // it checks what the browser may do
+
 	wire.MethodKeeperState:   returning("keeper", quick, (*request).keeperState).looking(),
 	wire.MethodKeeperUpgrade: returning("keeper", slow, (*request).upgrade),
 }

@@ -1,0 +1,40 @@
+package server
+
+import (
+	"errors"
+
+	"github.com/tetherexec/tether/internal/console"
+	"github.com/tetherexec/tether/wire"
+)
+
+// featureConsole means that the server has a console.
+const featureConsole = "console"
+
+// console returns the console of the listener; nil: there is none. A client that has come through a gateway cannot reach it.
+func (c *conn) console() *console.Console {
+	if l := c.server.listener.Load(); l != nil && c.origin.Host == "" {
+		return l.Console
+	}
+	return nil
+}
+
+// consoleCode lets a browser in, with the rights of the client.
+func (r *request) consoleCode(*wire.Empty) (wire.ConsoleCode, error) {
+	page := r.conn.console()
+	if page == nil {
+		return wire.ConsoleCode{}, wire.Errorf(wire.CodeInvalidRequest, "this server has no console")
+	}
+	code, expires, err := page.Code(console.Grant{Principal: r.conn.origin.Client.Principal, ReadOnly: r.conn.readOnly()})
+	switch {
+	case errors.Is(err, console.ErrWatcher):
+		return wire.ConsoleCode{}, errReadOnly(r.Method)
+	case err != nil:
+		return wire.ConsoleCode{}, wire.Errorf(wire.CodeInvalidRequest, "%v", err)
+	}
+	r.conn.log.Info("a client lets a browser in")
+	result := wire.ConsoleCode{Code: code, ExpiresMs: uint64(expires.Milliseconds())}
+	if origin := page.Origin(); origin != "" {
+		result.Origin = &origin
+	}
+	return result, nil
+}
