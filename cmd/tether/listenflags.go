@@ -12,9 +12,42 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tetherexec/tether/internal/console"
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/service"
 )
+
+// consoleFlags say whether browsers may use a server, and how.
+type consoleFlags struct {
+	off, readOnly bool
+	origins       []string
+}
+
+func (f *consoleFlags) define(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.off, "no-console", false, "let no browser in: without it, /console is a page for people whom a\nclient lets in with `tether console`")
+	fs.BoolVar(&f.readOnly, "console-read-only", false, "browsers may only watch and search")
+	fs.StringArrayVar(&f.origins, "console-origin", nil, "`URL` under which browsers reach the console, if it is neither an address nor\nlocalhost: https://NAME[:PORT]. Can be repeated")
+	group(fs, "Console", "no-console", "console-read-only", "console-origin")
+}
+
+// config returns nil if browsers may not use the server.
+func (f *consoleFlags) config() (*console.Config, error) {
+	if f.off && (f.readOnly || len(f.origins) > 0) {
+		return nil, errors.New("`--console-read-only` and `--console-origin` exclude `--no-console`")
+	}
+	if f.off {
+		return nil, nil
+	}
+	c := &console.Config{Files: consoleFiles, ReadOnly: f.readOnly}
+	for _, origin := range f.origins {
+		origin = strings.TrimSuffix(origin, "/")
+		if err := console.CheckOrigin(origin); err != nil {
+			return nil, fmt.Errorf("`--console-origin` %w", err)
+		}
+		c.Origins = append(c.Origins, origin)
+	}
+	return c, nil
+}
 
 // listenFlags say where a server listens and which clients may connect. They are the same for every kind of server.
 type listenFlags struct {

@@ -47,6 +47,9 @@ func run(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	if err != nil {
 		return report(stderr, "tether", err)
 	}
+	if len(args) == 1 && args[0] == consoleFilesCommand {
+		return report(stderr, "tether", printConsoleFiles(stdout))
+	}
 	args = serverFirst(args)
 	if err := handOver(args); err != nil {
 		return report(stderr, "tether", err)

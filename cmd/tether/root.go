@@ -127,6 +127,7 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 			{namePs, func() *cobra.Command { return newPs(stdout) }},
 			{nameLogs, func() *cobra.Command { return newLogs(stdout) }},
 			{nameAttach, func() *cobra.Command { return newAttach(stdin, stdout) }},
+			{nameConsole, newConsole},
 			{nameWhy, newWhy}, {nameWait, newWait}, {nameKill, newKill}, {nameRm, newRm}, {nameSessions, newSessions},
 			{nameRecord, newRecord},
 			{namePlay, func() *cobra.Command { return newPlay(stdout) }},

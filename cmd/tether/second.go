@@ -22,6 +22,9 @@ var (
 // arguments of tether.
 const prefixCompanion = "be-companion"
 
+// consoleFilesCommand, as the only argument, makes a companion print the files of the console's page.
+const consoleFilesCommand = "print-console"
+
 // The names of the commands that are in companions, and what the list of commands says about them.
 const (
 	nameCp, shortCp           = "cp", "Copy files and directories to another machine, or from there"
@@ -49,6 +52,8 @@ const (
 const nameService, shortService = "service", "Let systemd run a server"
 const nameSchema, shortSchema = "schema", "Print the schema of the protocols"
 
+const nameConsole, shortConsole = "console", "Watch and control a server in a browser"
+
 const nameAppServer, shortAppServer = "app-server", "Serve the process API of the Codex app-server"
 
 const (
@@ -69,7 +74,7 @@ var companionCommands = []companionCommand{
 	{nameKill, withMCP, false}, {nameRm, withMCP, false}, {nameSessions, withMCP, false},
 	{nameCp, withMCP, false}, {nameFs, withMCP, false}, {nameDoctor, withMCP, false}, {nameChaos, withMCP, false},
 	{nameAppServer, withMCP, false}, {nameService, withMCP, false}, {nameSchema, withMCP, false},
-	{nameRecord, withMCP, false}, {namePlay, withMCP, false},
+	{nameConsole, withMCP, false}, {nameRecord, withMCP, false}, {namePlay, withMCP, false},
 	{nameMCP, withMCP, true}, {nameMCPRun, withMCP, true}, {nameSandbox, withMCP, true},
 	{nameHub, withFleet, false}, {nameGateway, withFleet, false}, {nameHosts, withFleet, false},
 }

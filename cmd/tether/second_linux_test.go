@@ -47,7 +47,7 @@ func TestCompanions(t *testing.T) {
 	}{
 		{nameCp, "tether-mcp", exitError}, {nameFs, "tether-mcp", exitError}, {nameDoctor, "tether-mcp", exitError}, {nameChaos, "tether-mcp", exitError},
 		{nameAppServer, "tether-mcp", exitError}, {nameSchema, "tether-mcp", exitError},
-		{nameService, "tether-mcp", exitError}, {nameRecord, "tether-mcp", exitError}, {namePlay, "tether-mcp", exitError},
+		{nameService, "tether-mcp", exitError}, {nameConsole, "tether-mcp", exitError}, {nameRecord, "tether-mcp", exitError}, {namePlay, "tether-mcp", exitError},
 		{namePs, "tether-mcp", exitError}, {nameLogs, "tether-mcp", exitError}, {nameAttach, "tether-mcp", exitRefused}, {nameWhy, "tether-mcp", exitError},
 		{nameWait, "tether-mcp", exitRefused}, {nameKill, "tether-mcp", exitError}, {nameRm, "tether-mcp", exitError}, {nameSessions, "tether-mcp", exitError},
 		{nameMCP, "tether-mcp", exitRefused}, {nameMCPRun, "tether-mcp", exitRefused}, {nameSandbox, "tether-mcp", exitRefused},

@@ -26,6 +26,7 @@ func newChaos([]string, *os.File) *cobra.Command      { return newSecond(nameCha
 func newAppServer(_, _ *os.File) *cobra.Command       { return newSecond(nameAppServer, shortAppServer) }
 func newService(*os.File) *cobra.Command              { return newSecond(nameService, shortService) }
 func newSchema() *cobra.Command                       { return newSecond(nameSchema, shortSchema) }
+func newConsole() *cobra.Command                      { return newSecond(nameConsole, shortConsole) }
 func newRecord() *cobra.Command                       { return newSecond(nameRecord, shortRecord) }
 func newPlay(*os.File) *cobra.Command                 { return newSecond(namePlay, shortPlay) }
 func newHub([]string, *os.File) *cobra.Command        { return newSecond(nameHub, shortHub) }

@@ -15,10 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tetherexec/tether/internal/console"
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/service"
+	"github.com/tetherexec/tether/internal/shellword"
 	"github.com/tetherexec/tether/internal/statedir"
 	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/internal/trim"
@@ -33,6 +35,7 @@ const stopPatience = 5 * time.Second
 type serveFlags struct {
 	cfg                          server.Config
 	listen                       listenFlags
+	console                      consoleFlags
 	join                         joinFlags
 	log                          logFlags
 	audit                        auditFlags
@@ -91,7 +94,9 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 				alone: func(ctx context.Context, l *listen.Listener) error {
 					return serveAlone(ctx, listenCfg, cfg, join, l, stdin, stdout)
 				},
-				kept:    func(k *keptServing, events worker.Events) (workerServer, error) { return newKept(k, cfg, join, events) },
+				kept: func(k *keptServing, events worker.Events) (workerServer, error) {
+					return newKept(k, cfg, join, events, cmd.ErrOrStderr())
+				},
 				durable: cfg.Durable,
 				desert:  func() { desert(cfg) },
 			}
@@ -115,6 +120,7 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.listen.cfg.URL, "listen", listen.DefaultURL, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT, unix://PATH,\nstdio for one client on standard input and output, or systemd (or\nsystemd:NAME) for the socket of a socket unit")
 	group(fs, "Where to listen", "listen")
 	f.listen.define(fs)
+	f.console.define(fs)
 
 	f.ttl, f.ttlMax = lifetime(server.DefaultSessionTTL), lifetime(server.DefaultSessionTTLMax)
 	f.retain, f.spoolLimit, f.spoolAll = server.DefaultRetain, server.DefaultSpoolLimit, server.DefaultSpoolTotal
@@ -154,6 +160,9 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 		printLine(stderr, "warning: "+warning)
 	}
 	if listenCfg, err = f.listen.config(stderr); err != nil {
+		return listenCfg, cfg, err
+	}
+	if listenCfg.Console, err = f.console.config(); err != nil {
 		return listenCfg, cfg, err
 	}
 	cfg = f.cfg
@@ -244,7 +253,7 @@ func withSocket(private []string, l *listen.Listener) []string {
 }
 
 // newKept makes the server of a worker, with all that earlier workers have left.
-func newKept(k *keptServing, cfg server.Config, join joining, events worker.Events) (workerServer, error) {
+func newKept(k *keptServing, cfg server.Config, join joining, events worker.Events, stderr io.Writer) (workerServer, error) {
 	os.Unsetenv(instanceVariable) // commands must not get it
 	kept, socket, err := worker.Receive(k.worker, cfg.Log, k.prepare, events)
 	if err != nil {
@@ -262,7 +271,25 @@ func newKept(k *keptServing, cfg server.Config, join joining, events worker.Even
 	if err != nil {
 		return nil, err
 	}
+	if kept.First {
+		printConsole(stderr, k.listener)
+	}
 	return join(s), nil
+}
+
+// printConsole tells a person at a terminal how to open the console of a server that begins to serve.
+func printConsole(stderr io.Writer, l *listen.Listener) {
+	if l.Console == nil || !terminal.Is(stderr) {
+		return
+	}
+	if origin := l.PageOrigin(); origin != "" {
+		code, _, err := l.Console.Code(console.Grant{})
+		if err == nil {
+			printLine(stderr, "console (within a minute): "+console.URL(origin, code))
+		}
+		return
+	}
+	printLine(stderr, "console: tether console --url "+shellword.Join([]string{l.URL}))
 }
 
 // A joining lets a server also serve the clients of a fleet, if it is to join one.
@@ -306,6 +333,7 @@ func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config,
 		if err := printURL(stdout, l); err != nil {
 			return errors.Join(err, s.Close())
 		}
+		printConsole(os.Stderr, l)
 		manager.Ready()
 	}
 	context.AfterFunc(ctx, manager.Stopping)

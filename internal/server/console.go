@@ -21,7 +21,10 @@ func (c *conn) console() *console.Console {
 // consoleCode lets a browser in, with the rights of the client.
 func (r *request) consoleCode(*wire.Empty) (wire.ConsoleCode, error) {
 	page := r.conn.console()
-	if page == nil {
+	switch {
+	case page == nil && r.conn.readOnly():
+		return wire.ConsoleCode{}, errReadOnly(r.Method)
+	case page == nil:
 		return wire.ConsoleCode{}, wire.Errorf(wire.CodeInvalidRequest, "this server has no console")
 	}
 	code, expires, err := page.Code(console.Grant{Principal: r.conn.origin.Client.Principal, ReadOnly: r.conn.readOnly()})

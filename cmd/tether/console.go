@@ -1,0 +1,116 @@
+//go:build mcp || fleet || !split
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/console"
+	"github.com/tetherexec/tether/internal/console/relay"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A consoleRequest is `tether console`.
+type consoleRequest struct {
+	serverFlags
+	noBrowser bool
+}
+
+func newConsole() *cobra.Command {
+	var r consoleRequest
+	cmd := &cobra.Command{
+		Use:   nameConsole + " [flags]",
+		Short: shortConsole,
+		Long: "Print the URL of a server's console and open it in a browser, if there is one. The URL has a\n" +
+			"code that lets one browser in, with the rights of this client. It works once and for a minute.\n\n" +
+			"If a browser cannot reach the server by itself (unix://, and without --url), this command passes\n" +
+			"its connections on from a port of this machine until it is ended.",
+		Example:               "  tether console\n  tether console --url ws://127.0.0.1:7000",
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := untilSignal(cmd.Context())
+			defer stop()
+			return orSignal(ctx, r.run(ctx, cmd))
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.BoolVar(&r.noBrowser, "no-browser", false, "only print the URL")
+	r.define(fs, ownServer)
+	onlyOnce(fs)
+	return cmd
+}
+
+func (r *consoleRequest) run(ctx context.Context, cmd *cobra.Command) error {
+	var code wire.ConsoleCode
+	var server address
+	if err := r.withObserver(ctx, cmd.ErrOrStderr(), func(conn *connection) (err error) {
+		server = conn.server.address
+		if !conn.Has(client.FeatureConsole) {
+			return errors.New("the server has no console: it was started with --no-console, or is not a tether server of this version")
+		}
+		return conn.Call(ctx, client.AtMostOnce, wire.MethodConsoleCode, wire.Empty{}, &code)
+	}); err != nil {
+		return err
+	}
+	socket, onSocket := strings.CutPrefix(server.url, schemeUnix+"://")
+	if !onSocket {
+		origin, err := pageOrigin(server.url, code.Origin)
+		if err != nil {
+			return err
+		}
+		return r.show(cmd, origin, code.Code)
+	}
+	log := newLog(cmd.ErrOrStderr(), "warn", "text")
+	passing, err := relay.Listen(func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", socket) }, log)
+	if err != nil {
+		return err
+	}
+	if err := r.show(cmd, passing.Origin(), code.Code); err != nil {
+		return err
+	}
+	return passing.Serve(ctx)
+}
+
+// show prints the URL of the page and opens it.
+func (r *consoleRequest) show(cmd *cobra.Command, origin, code string) error {
+	page := console.URL(origin, code)
+	if _, err := fmt.Fprintln(cmd.OutOrStdout(), page); err != nil {
+		return fmt.Errorf("print URL: %w", err)
+	}
+	if !r.noBrowser {
+		if err := openBrowser(page); err != nil && !r.quiet {
+			printLine(cmd.ErrOrStderr(), "open this URL in a browser within a minute ("+err.Error()+")")
+		}
+	}
+	return nil
+}
+
+// pageOrigin returns the origin of the page of a server at a ws:// or wss:// URL. A server that is reached by a name expects that of its flag
+// --console-origin.
+func pageOrigin(address string, named *string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", err
+	}
+	if named != nil {
+		return *named, nil
+	}
+	scheme := "http"
+	if u.Scheme == "wss" {
+		scheme = "https"
+	}
+	if !console.NamesAddress(u.Host) {
+		return "", fmt.Errorf("browsers may not reach this server by the name %s: start it with `--console-origin %s://%s`, or use its address", u.Hostname(), scheme, u.Host)
+	}
+	return scheme + "://" + u.Host, nil
+}
