@@ -20,6 +20,7 @@ var looking = map[string]map[string]any{
 	wire.MethodProcessList: {}, wire.MethodProcessState: {}, wire.MethodProcessSearch: {}, wire.MethodProcessReadAny: {}, wire.MethodProcessObserve: {},
 	wire.MethodProcessUnobserve: {"observeId": 1},
 	wire.MethodSessionEnd:       {}, // only the own session
+	wire.MethodConsoleCode:      {}, // only if the console is read-only, too
 }
 
 // A read-only connection can look at sessions and processes. Every request for anything else is refused, whatever its parameters.
@@ -50,7 +51,7 @@ func TestReadOnlyConnection(t *testing.T) {
 			params["sessionId"], params["processId"] = hello.Tether.PublicID, "p"
 		}
 		m := watcher.Call(method, params)
-		if !allowed || method == wire.MethodSessionEnd {
+		if !allowed || method == wire.MethodSessionEnd || method == wire.MethodConsoleCode {
 			if !refused(m) {
 				t.Errorf("%s: %s", method, m.Raw)
 			}
