@@ -15,7 +15,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit test-cli test-conformance test-interop interop record soak model bench fuzz demos fleet-demo clean bubblewrap schema
+.PHONY: help build run test check test-unit test-cli test-conformance test-interop test-console interop record soak model bench fuzz demos fleet-demo clean bubblewrap schema
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +26,8 @@ build: ## build bin/tether, and bin/tether-mcp and bin/tether-fleet, which have 
 run: build ## build, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
 
-test: bubblewrap ## everything CI runs: check and the four targets below, three at a time
-	@scripts/in-memory $(MAKE) --no-print-directory -j 3 check test-unit test-cli test-conformance test-interop
+test: bubblewrap ## everything CI runs: check and the five targets below, three at a time
+	@scripts/in-memory $(MAKE) --no-print-directory -j 3 check test-unit test-cli test-conformance test-interop test-console
 
 check: ## format, vet for each platform, lint, compare the schema with the code
 	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
@@ -55,6 +55,9 @@ test-conformance: ## sandboxes and attacks on them, as root and as a user
 
 test-interop: build ## compare bin/tether with the recorded reference, and run the real client through it
 	@scripts/with-reference --optional go test -tags interop -vet=off -count 1 -parallel 4 -timeout $(TIMEOUT) ./interop
+
+test-console: ## the page of the console, under node
+	@scripts/build-console test
 
 interop: build ## compare bin/tether and the recording with the live reference
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(TIMEOUT) ./interop -live

@@ -1,0 +1,47 @@
+// The way in: the code after the # of the address becomes a cookie that scripts cannot read, and a key that only this page's
+// origin can. The server wants both.
+
+const keyName = "tether-console-key";
+
+async function post(body: object): Promise<Response> {
+  return fetch("login", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+    credentials: "same-origin",
+    cache: "no-store",
+  });
+}
+
+/** Exchanges the code of the address, if it has one, and removes it from the address and the history. It returns false if
+ * the server refuses the code. */
+export async function signIn(): Promise<boolean> {
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (!code) return localStorage.getItem(keyName) !== null;
+  history.replaceState(null, "", location.pathname);
+  const answer = await post({ code });
+  if (!answer.ok) return isAdmitted();
+  const { key } = (await answer.json()) as { key: string };
+  localStorage.setItem(keyName, key);
+  return true;
+}
+
+/** The address of the socket beside this page. */
+export function socketURL(): string {
+  const url = new URL("socket", location.href);
+  url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+  url.hash = "";
+  url.search = new URLSearchParams({ key: localStorage.getItem(keyName) ?? "" }).toString();
+  return url.href;
+}
+
+/** Whether the server still knows this browser. A server that cannot be reached may know it. */
+export async function isAdmitted(): Promise<boolean> {
+  const key = localStorage.getItem(keyName);
+  if (!key) return false;
+  try {
+    return (await post({ key })).status !== 403;
+  } catch {
+    return true;
+  }
+}

@@ -1,0 +1,172 @@
+// One xterm.js terminal: its size, colours and links, and what the rest of the page needs of it.
+import { FitAddon } from "@xterm/addon-fit";
+import { SearchAddon } from "@xterm/addon-search";
+import { WebLinksAddon } from "@xterm/addon-web-links";
+import { type IMarker, Terminal } from "@xterm/xterm";
+import { maxLines } from "./pages.ts";
+import { guardQueries } from "./queries.ts";
+import { styledDocument } from "./sheets.ts";
+import { foundColors, onThemeChange, terminalTheme } from "./theme.ts";
+
+const fontFamily = 'ui-monospace, "SF Mono", "Cascadia Mono", "JetBrains Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
+const fontSize = 13;
+const smallestFont = 7;
+
+export interface Size {
+  cols: number;
+  rows: number;
+}
+
+/** What a link may open: pages, and nothing that runs. */
+function isPage(link: string): boolean {
+  try {
+    return ["http:", "https:"].includes(new URL(link).protocol);
+  } catch {
+    return false;
+  }
+}
+
+export class Screen {
+  readonly terminal: Terminal;
+  /** Text that was written and is not in the terminal yet. */
+  backlog = 0;
+  /** The output that is being written is new: it was not shown before. */
+  live = false;
+  /** This page types into the command. */
+  typing = false;
+  onScroll: () => void = () => {};
+  onLink: (link: string) => void = () => {};
+  private readonly fitter = new FitAddon();
+  private readonly finder = new SearchAddon();
+  private fixed: Size | undefined;
+
+  constructor(
+    private readonly parent: HTMLElement,
+    label: string,
+  ) {
+    const open = (_: unknown, link: string) => isPage(link) && this.onLink(link);
+    this.terminal = new Terminal({
+      allowProposedApi: true, // decorations of the search add-on
+      cursorBlink: false,
+      cursorInactiveStyle: "none",
+      disableStdin: true,
+      documentOverride: styledDocument,
+      fontFamily,
+      fontSize,
+      lineHeight: 1.2,
+      linkHandler: { activate: open, allowNonHttpProtocols: false },
+      minimumContrastRatio: 4.5,
+      scrollback: maxLines + 2000,
+      theme: terminalTheme(),
+    });
+    this.terminal.loadAddon(this.fitter);
+    this.terminal.loadAddon(this.finder);
+    this.terminal.loadAddon(new WebLinksAddon(open));
+    this.terminal.open(parent);
+    this.terminal.textarea?.setAttribute("aria-label", label);
+    guardQueries(this.terminal, () => this.live && this.typing);
+    this.terminal.onScroll(() => this.onScroll());
+    this.parent.querySelector(".xterm-viewport")?.addEventListener("scroll", () => this.onScroll());
+    onThemeChange(() => (this.terminal.options.theme = terminalTheme()));
+    new ResizeObserver(() => this.fit()).observe(parent);
+    this.fit();
+  }
+
+  /** Writes text. The promise resolves when the terminal has it; `parsed` is called before the terminal takes what is
+   * written next. */
+  write(text: string, parsed?: () => void): Promise<void> {
+    if (text === "" && !parsed) return Promise.resolve();
+    this.backlog += text.length;
+    return new Promise((resolve) => {
+      this.terminal.write(text, () => {
+        this.backlog -= text.length;
+        parsed?.();
+        resolve();
+      });
+    });
+  }
+
+  /** Empties the terminal, in order with what is written before and after. */
+  clear(): void {
+    void this.write("\x1bc");
+  }
+
+  /** The line in which the cursor is now, wherever later output moves it. */
+  mark(): IMarker | undefined {
+    return this.terminal.registerMarker(0);
+  }
+
+  /** Shows a command's own size, with letters that fit; undefined: as many lines and columns as fit. */
+  setSize(size: Size | undefined): void {
+    if (size?.cols === this.fixed?.cols && size?.rows === this.fixed?.rows) return;
+    this.fixed = size;
+    this.fit();
+  }
+
+  /** The size that fits the place of the terminal at the usual size of letters. */
+  proposal(): Size | undefined {
+    const before = this.terminal.options.fontSize;
+    this.terminal.options.fontSize = fontSize;
+    const size = this.fitter.proposeDimensions();
+    this.terminal.options.fontSize = before;
+    return size && Number.isFinite(size.cols) && Number.isFinite(size.rows)
+      ? { cols: Math.max(2, size.cols), rows: Math.max(1, size.rows) }
+      : undefined;
+  }
+
+  fit(): void {
+    if (this.parent.clientWidth === 0 || this.parent.clientHeight === 0) return;
+    const natural = this.proposal();
+    if (!natural) return;
+    const { cols, rows } = this.fixed ?? natural;
+    const shrink = this.fixed ? Math.min(1, natural.cols / cols, natural.rows / rows) : 1;
+    const size = Math.max(smallestFont, Math.floor(fontSize * shrink * 2) / 2);
+    if (this.terminal.options.fontSize !== size) this.terminal.options.fontSize = size;
+    if (this.terminal.cols !== cols || this.terminal.rows !== rows) this.terminal.resize(cols, rows);
+  }
+
+  get atTop(): boolean {
+    return this.terminal.buffer.active.viewportY === 0;
+  }
+
+  get atBottom(): boolean {
+    const { viewportY, baseY } = this.terminal.buffer.active;
+    return viewportY >= baseY;
+  }
+
+  /** Highlights text near the middle of the screen and elsewhere. Patterns that only the server understands are left out. */
+  highlight(pattern: string, regex: boolean, ignoreCase: boolean, line: number): void {
+    const { match, active } = foundColors();
+    this.terminal.select(0, line, 0);
+    try {
+      this.finder.findNext(pattern, {
+        regex,
+        caseSensitive: !ignoreCase,
+        incremental: true,
+        decorations: {
+          matchBackground: match,
+          matchOverviewRuler: match,
+          activeMatchBackground: active,
+          activeMatchColorOverviewRuler: active,
+        },
+      });
+    } catch {
+      this.terminal.clearSelection();
+    }
+  }
+
+  clearHighlight(): void {
+    this.finder.clearDecorations();
+    this.terminal.clearSelection();
+  }
+
+  /** Scrolls so that a line of the buffer is in the middle. */
+  center(line: number): void {
+    this.terminal.scrollToLine(Math.max(0, line - Math.floor(this.terminal.rows / 2)));
+  }
+
+  dispose(): void {
+    this.terminal.dispose();
+    this.parent.replaceChildren();
+  }
+}
