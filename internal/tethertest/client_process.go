@@ -2,7 +2,6 @@ package tethertest
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -56,7 +55,7 @@ func (c *Client) IsEvent(m Message, e *Event) bool {
 		return false
 	}
 	*e = Event{Method: m.Method}
-	if err := json.Unmarshal(m.Params, e); err != nil {
+	if err := decodeEvent(m.Params, e); err != nil {
 		c.t.Errorf("%s: %v", m.Raw, err)
 	}
 	return true

@@ -99,7 +99,7 @@ func (c *Conn) receive() (m Message, err error) {
 	if err != nil {
 		return m, err
 	}
-	if err := json.Unmarshal(raw, &m); err != nil {
+	if err := decodeMessage(raw, &m); err != nil {
 		return m, fmt.Errorf("message %.100q: %w", raw, err)
 	}
 	c.arrived++

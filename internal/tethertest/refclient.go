@@ -351,9 +351,11 @@ func (c *RefClient) notified(method string, params json.RawMessage) error {
 		return nil
 	}
 	var n notification
-	if err := json.Unmarshal(params, &n); err != nil {
+	short, long := takeOut(params)
+	if err := json.Unmarshal(short, &n); err != nil {
 		return fmt.Errorf("notification %s: %w", method, err)
 	}
+	n.ProcessID, n.Chunk = long.text(n.ProcessID), long.text(n.Chunk)
 	c.mu.Lock()
 	p := c.processes[n.ProcessID]
 	c.mu.Unlock()

@@ -140,8 +140,10 @@ func Read(r io.Reader) (f Frame, err error) {
 	if _, err := io.ReadFull(r, f.Payload); err != nil {
 		return f, noEOF(err)
 	}
-	for i := range f.Payload {
-		f.Payload[i] ^= key[i%4]
+	if f.Masked {
+		for i := range f.Payload {
+			f.Payload[i] ^= key[i%4]
+		}
 	}
 	return f, nil
 }
