@@ -24,6 +24,22 @@ CODE_OVERLOADED = -32001
 # InvalidAppRequest begins every answer to a request that cannot be decoded.
 INVALID_APP_REQUEST = "Invalid request: "
 
+# Limits of a description. Above them it is cut, and says so.
+# bytes of argv
+MAX_DESCRIBED_ARGV = 65536
+# places of a sandbox and exceptions in them; patterns of hosts
+MAX_DESCRIBED_RULES = 256
+# different decisions about hosts
+MAX_DESCRIBED_HOSTS = 256
+
+# Values of NetworkFacts.Type.
+NETWORK_OFF = "off"
+NETWORK_OF_MACHINE = "machine"
+# a proxy is offered to the process, which can reach other hosts without it
+NETWORK_BY_PROXY = "proxy"
+# proxies are the only way out
+NETWORK_MANAGED = "managed"
+
 # Methods by which a client asks about the executor.
 METHOD_ENVIRONMENT_CONFIG_READ = "environmentConfig/read"
 METHOD_DISCOVER_ROOTS = "capabilityRoots/discoverV1"
@@ -256,6 +272,7 @@ METHOD_PROCESS_TERMINATE_ANY = "tether/process/terminate"
 METHOD_PROCESS_STATE = "tether/process/state"
 METHOD_PROCESS_SEARCH = "tether/process/search"
 METHOD_PROCESS_READ_ANY = "tether/process/read"
+METHOD_PROCESS_DESCRIBE = "tether/process/describe"
 METHOD_PROCESS_TAKE_CONTROL = "tether/process/takeControl"
 METHOD_PROCESS_GIVE_CONTROL = "tether/process/giveControl"
 METHOD_SESSION_LIST = "tether/session/list"
@@ -640,6 +657,57 @@ class DenialFact(TypedDict):
     # the kind of the denied system call, such as DeniedNetwork
     syscall: NotRequired["str | None"]
 
+
+class DescribeParams(TypedDict):
+    """DescribeParams asks for facts about a process of any session."""
+
+    processId: "str"
+
+    sessionId: NotRequired["str | None"]
+
+
+class DescribeResult(TypedDict):
+    """DescribeResult answers tether/process/describe. It never has values of environment variables."""
+
+    # as in a list without its usage, but with up to MaxDescribedArgv bytes of argv
+    process: "ProcessInfo"
+
+    arg0: NotRequired["str | None"]
+
+    pipeStdin: "bool"
+
+    oneStream: "bool"
+
+    keepNewest: "bool"
+
+    # as in StartParams
+    metadata: NotRequired["StartMetadata | None"]
+
+    sandbox: "SandboxFacts"
+
+    network: "NetworkFacts"
+
+    # sandbox and network for people, line by line, as `tether sandbox explain` prints them
+    text: "list[str]"
+
+    # about hosts so far, in the order in which they came first
+    decisions: "list[HostDecision]"
+
+    # decisions that are not among them
+    moreDecisions: NotRequired["int"]
+
+    # absent: there are none
+    limits: NotRequired["LimitsInForce | None"]
+
+    # from here on: as in ProcessExited
+    sandboxDenied: NotRequired["bool"]
+
+    tetherDenial: NotRequired["DenialFact | None"]
+
+    tetherLimit: NotRequired["str | None"]
+
+    tetherFailure: NotRequired["str | None"]
+
 # Dimension is a number of rows or columns.
 Dimension: TypeAlias = int
 
@@ -936,6 +1004,36 @@ class HandleResult(TypedDict):
     """HandleResult answers fs/open."""
 
     handleId: "str"
+
+
+class HostDecision(TypedDict):
+    """A HostDecision is a decision about a host that a process wanted to reach, and how often it was made."""
+
+    host: "str"
+
+    port: "int"
+
+    # as in NetworkQuestion
+    protocol: "str"
+
+    # allow, deny or ask
+    decision: "str"
+
+    # as in NetworkDecision, like the members below
+    source: "str"
+
+    reason: "str"
+
+    rule: NotRequired["str | None"]
+
+    address: NotRequired["str | None"]
+
+    count: "int"
+
+    # Unix time
+    firstMs: "int"
+
+    lastMs: "int"
 
 # Inherit says which of the server's variables a child starts with.
 Inherit: TypeAlias = Literal["core", "all", "none"]
@@ -1260,6 +1358,26 @@ class NetworkDecision(TypedDict):
     tetherRule: NotRequired["str | None"]
 
     tetherAddress: NotRequired["str | None"]
+
+
+class NetworkFacts(TypedDict):
+    """NetworkFacts say what the network of a process lets it reach."""
+
+    type: "str"
+
+    # of its proxy, see NetworkMode; absent: it has no proxy of the server
+    mode: NotRequired["str | None"]
+
+    # patterns of hosts
+    allow: "list[str]"
+
+    deny: "list[str]"
+
+    # the client decides about hosts that no pattern matches
+    asks: "bool"
+
+    # some patterns are left out
+    partial: NotRequired["bool"]
 
 # NetworkMode restricts the requests to hosts that may be reached.
 NetworkMode: TypeAlias = Literal["limited", "full"]
@@ -1927,6 +2045,26 @@ class SandboxEntry(TypedDict):
 
     missing_path_behavior: NotRequired["MissingPath | None"]
 
+
+class SandboxFacts(TypedDict):
+    """SandboxFacts say what the sandbox of a process lets it do with files."""
+
+    # as in StartResult; "none": there is no sandbox, and the process has the rights of the server
+    type: "str"
+
+    fullRead: "bool"
+
+    fullWrite: "bool"
+
+    # all other paths are hidden; nothing is listed if FullWrite
+    readable: "list[SandboxPlace]"
+
+    # likewise, for changes
+    writable: "list[SandboxPlace]"
+
+    # some places or exceptions are left out, or the rules are not kept any more
+    partial: NotRequired["bool"]
+
 # SandboxOverride says how the client arrived at this policy.
 SandboxOverride: TypeAlias = Literal["noOverride", "escalatedSandboxWithRestrictions", "bypassSandboxFirstAttempt"]
 
@@ -1955,6 +2093,27 @@ class SandboxPathSpecial(TypedDict):
 
 # SandboxPath is the path of an entry. It is a union; Type selects the variant.
 SandboxPath: TypeAlias = Union["SandboxPathPath", "SandboxPathGlobPattern", "SandboxPathSpecial"]
+
+
+class SandboxPlace(TypedDict):
+    """A SandboxPlace is a directory or file with all that is below it."""
+
+    # in the form of the executor's system
+    path: "str"
+
+    except: "list[SandboxRule]"
+
+
+class SandboxRule(TypedDict):
+    """A SandboxRule is an exception in a place."""
+
+    path: "str"
+
+    # deny, read or write
+    access: "str"
+
+    # where it comes from, for people
+    rule: "str"
 
 
 class SearchLine(TypedDict):
@@ -2797,6 +2956,7 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/process/exited": ("server", ObservedExited, None, "observe"),
     "tether/process/closed": ("server", ObservedClosed, None, "observe"),
     "tether/process/evicted": ("server", ObservedEvicted, None, "observe"),
+    "tether/process/describe": ("client", DescribeParams, DescribeResult, "describe"),
     "tether/process/takeControl": ("client", ControlParams, Empty, "control"),
     "tether/process/giveControl": ("client", ControlParams, Empty, "control"),
     "tether/process/control": ("server", ObservedControl, None, "control"),

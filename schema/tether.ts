@@ -20,6 +20,22 @@ export const CodeOverloaded = -32001;
 /** InvalidAppRequest begins every answer to a request that cannot be decoded. */
 export const InvalidAppRequest = "Invalid request: ";
 
+// Limits of a description. Above them it is cut, and says so.
+/** bytes of argv */
+export const MaxDescribedArgv = 65536;
+/** places of a sandbox and exceptions in them; patterns of hosts */
+export const MaxDescribedRules = 256;
+/** different decisions about hosts */
+export const MaxDescribedHosts = 256;
+
+// Values of NetworkFacts.Type.
+export const NetworkOff = "off";
+export const NetworkOfMachine = "machine";
+/** a proxy is offered to the process, which can reach other hosts without it */
+export const NetworkByProxy = "proxy";
+/** proxies are the only way out */
+export const NetworkManaged = "managed";
+
 // Methods by which a client asks about the executor.
 export const MethodEnvironmentConfigRead = "environmentConfig/read";
 export const MethodDiscoverRoots = "capabilityRoots/discoverV1";
@@ -258,6 +274,7 @@ export const MethodProcessTerminateAny = "tether/process/terminate";
 export const MethodProcessState = "tether/process/state";
 export const MethodProcessSearch = "tether/process/search";
 export const MethodProcessReadAny = "tether/process/read";
+export const MethodProcessDescribe = "tether/process/describe";
 export const MethodProcessTakeControl = "tether/process/takeControl";
 export const MethodProcessGiveControl = "tether/process/giveControl";
 export const MethodSessionList = "tether/session/list";
@@ -580,6 +597,39 @@ export interface DenialFact {
   syscall?: string | null;
 }
 
+/** DescribeParams asks for facts about a process of any session. */
+export interface DescribeParams {
+  processId: string;
+  sessionId?: string | null;
+}
+
+/** DescribeResult answers tether/process/describe. It never has values of environment variables. */
+export interface DescribeResult {
+  /** as in a list without its usage, but with up to MaxDescribedArgv bytes of argv */
+  process: ProcessInfo;
+  arg0?: string | null;
+  pipeStdin: boolean;
+  oneStream: boolean;
+  keepNewest: boolean;
+  /** as in StartParams */
+  metadata?: StartMetadata | null;
+  sandbox: SandboxFacts;
+  network: NetworkFacts;
+  /** sandbox and network for people, line by line, as `tether sandbox explain` prints them */
+  text: string[];
+  /** about hosts so far, in the order in which they came first */
+  decisions: HostDecision[];
+  /** decisions that are not among them */
+  moreDecisions?: number;
+  /** absent: there are none */
+  limits?: LimitsInForce | null;
+  /** from here on: as in ProcessExited */
+  sandboxDenied?: boolean;
+  tetherDenial?: DenialFact | null;
+  tetherLimit?: string | null;
+  tetherFailure?: string | null;
+}
+
 /** Dimension is a number of rows or columns. */
 export type Dimension = number;
 
@@ -804,6 +854,25 @@ export interface HandleParams {
 /** HandleResult answers fs/open. */
 export interface HandleResult {
   handleId: string;
+}
+
+/** A HostDecision is a decision about a host that a process wanted to reach, and how often it was made. */
+export interface HostDecision {
+  host: string;
+  port: number;
+  /** as in NetworkQuestion */
+  protocol: string;
+  /** allow, deny or ask */
+  decision: string;
+  /** as in NetworkDecision, like the members below */
+  source: string;
+  reason: string;
+  rule?: string | null;
+  address?: string | null;
+  count: number;
+  /** Unix time */
+  firstMs: number;
+  lastMs: number;
 }
 
 /** Inherit says which of the server's variables a child starts with. */
@@ -1050,6 +1119,20 @@ export interface NetworkDecision {
   /** tether: the pattern that decided and the address, where there is one. */
   tetherRule?: string | null;
   tetherAddress?: string | null;
+}
+
+/** NetworkFacts say what the network of a process lets it reach. */
+export interface NetworkFacts {
+  type: string;
+  /** of its proxy, see NetworkMode; absent: it has no proxy of the server */
+  mode?: string | null;
+  /** patterns of hosts */
+  allow: string[];
+  deny: string[];
+  /** the client decides about hosts that no pattern matches */
+  asks: boolean;
+  /** some patterns are left out */
+  partial?: boolean;
 }
 
 /** NetworkMode restricts the requests to hosts that may be reached. */
@@ -1549,6 +1632,20 @@ export interface SandboxEntry {
   missing_path_behavior?: MissingPath | null;
 }
 
+/** SandboxFacts say what the sandbox of a process lets it do with files. */
+export interface SandboxFacts {
+  /** as in StartResult; "none": there is no sandbox, and the process has the rights of the server */
+  type: string;
+  fullRead: boolean;
+  fullWrite: boolean;
+  /** all other paths are hidden; nothing is listed if FullWrite */
+  readable: SandboxPlace[];
+  /** likewise, for changes */
+  writable: SandboxPlace[];
+  /** some places or exceptions are left out, or the rules are not kept any more */
+  partial?: boolean;
+}
+
 /** SandboxOverride says how the client arrived at this policy. */
 export type SandboxOverride =
   | "noOverride"
@@ -1571,6 +1668,22 @@ export type SandboxPath =
       type: "special";
       value: SpecialPath;
     };
+
+/** A SandboxPlace is a directory or file with all that is below it. */
+export interface SandboxPlace {
+  /** in the form of the executor's system */
+  path: string;
+  except: SandboxRule[];
+}
+
+/** A SandboxRule is an exception in a place. */
+export interface SandboxRule {
+  path: string;
+  /** deny, read or write */
+  access: string;
+  /** where it comes from, for people */
+  rule: string;
+}
 
 /** A SearchLine is one line of output. */
 export interface SearchLine {
@@ -2280,6 +2393,8 @@ export interface ExecRequests {
   "tether/process/observe": { params: ObserveParams; result: ObserveResult };
   /** Ends an observation. Feature: observe. */
   "tether/process/unobserve": { params: UnobserveParams; result: Empty };
+  /** Tells the facts about a process: its command line, sandbox, network, limits and end. Feature: describe. */
+  "tether/process/describe": { params: DescribeParams; result: DescribeResult };
   /** Shows to the observers of a process that this connection types. Feature: control. */
   "tether/process/takeControl": { params: ControlParams; result: Empty };
   /** Ends that. Feature: control. */

@@ -37,6 +37,7 @@ const (
 	MethodProcessState        = "tether/process/state"
 	MethodProcessSearch       = "tether/process/search"
 	MethodProcessReadAny      = "tether/process/read"
+	MethodProcessDescribe     = "tether/process/describe"
 	MethodProcessTakeControl  = "tether/process/takeControl"
 	MethodProcessGiveControl  = "tether/process/giveControl"
 	MethodSessionList         = "tether/session/list"

@@ -70,10 +70,10 @@ func TestSandboxExplainAsText(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"--profile read-only link", []string{"network   off\n", "writable  nothing\n",
+		{"--profile read-only link", []string{"network   off\n", "\nreadable  everything\n", "writable  nothing\n",
 			"  " + r.work + "/link -> " + r.outside + "\n    read only: entry :root, read, for /\n", "\nplan\n  shape namespaces\n", "  bind-ro /  # entry :root, read\n"}},
 		{"--network", []string{"network   on\n", "writable  /tmp\n", "          " + r.work + "\n            except " + r.work + "/.agents: read only (entry :project_roots/.agents, read)\n"}},
-		{"--profile full missing", []string{"backend   none needed", "writable  everything\n", "/missing (does not exist)\n    read and write: unrestricted"}},
+		{"--profile full missing", []string{"backend   none needed", "readable  everything\nwritable  everything\n", "/missing (does not exist)\n    read and write: unrestricted"}},
 	} {
 		got := r.tether("", append([]string{"sandbox", "explain"}, strings.Fields(try.args)...)...)
 		for _, text := range try.want {

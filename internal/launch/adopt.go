@@ -42,6 +42,9 @@ func (l *Launcher) Adopt(ctx context.Context, f Found) (*proc.Process, error) {
 			a.Spec.Launcher = l.adoptLauncher(f, n)
 		}
 		if c.unconfined = !launched && f.Policy == nil; !c.unconfined {
+			if f.Policy != nil {
+				c.bound.Store(&boundPolicy{encoded: f.Policy})
+			}
 			a.Spec.LateOutput, a.Sink = confine.LateOutput, l.judged(f)
 		}
 	}
@@ -65,7 +68,7 @@ func (l *Launcher) Adopt(ctx context.Context, f Found) (*proc.Process, error) {
 
 // judged returns the log of a confined command.
 func (l *Launcher) judged(f Found) *judgedLog {
-	return &judgedLog{Log: f.Log, command: f.Command, encoded: f.Policy, logger: l.log}
+	return &judgedLog{Log: f.Log, command: f.Command, logger: l.log}
 }
 
 // adoptLauncher makes the launcher of a command, with its way out of a managed network.

@@ -40,7 +40,8 @@ func (d *NetworkDecisions) Counts() map[NetworkOutcome]uint64 {
 
 // decided counts a decision about the network of a process, and notifies the
 // client.
-func (l *Launcher) decided(process string, e netproxy.Event) {
+func (l *Launcher) decided(c *Command, e netproxy.Event) {
+	process := c.params.ProcessID
 	l.config.Decisions.count(e)
 	if p := e.Query.Protocol; e.Decision.Source == netpolicy.ModeGuard && (p == netpolicy.HTTP || p == netpolicy.Connect) {
 		// The mode is checked last: first the client is notified that the host is
@@ -53,6 +54,7 @@ func (l *Launcher) decided(process string, e netproxy.Event) {
 		l.owner.Tell(wire.NoteNetworkPolicyDecision, networkNote(process, host))
 	}
 	note := networkNote(process, e)
+	c.hosts.add(e, &note)
 	if l.owner.Decided != nil {
 		l.owner.Decided(note)
 	}

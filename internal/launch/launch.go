@@ -100,6 +100,9 @@ type Command struct {
 	child      atomic.Pointer[proc.Process] // set before Start or Adopt returns, but not always before the command ends
 	unconfined bool                         // its sandbox has nothing to enforce; set before Start returns
 	denial     Denial                       // set before the exit is in the log
+
+	bound atomic.Pointer[boundPolicy] // of its sandbox; nil: there is none, or it is not known or not kept
+	hosts hostDecisions
 }
 
 // Check returns the command that a client asks for, or an error if the request is

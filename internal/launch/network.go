@@ -132,7 +132,7 @@ func (l *Launcher) openProxy(c *Command, n *network, listen func(socks bool) ([]
 	cfg := netproxy.Config{
 		Rules:    c.rules,
 		SocksUDP: want.EnableSocks5UDP && !isManaged, // datagrams do not cross network namespaces
-		Decided:  func(e netproxy.Event) { l.decided(c.params.ProcessID, e) },
+		Decided:  func(e netproxy.Event) { l.decided(c, e) },
 		Own:      l.config.Own,
 		Log:      log,
 	}

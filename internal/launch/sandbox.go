@@ -69,7 +69,8 @@ func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc
 			return s.log
 		}
 		s.recordPolicy(prepared.Policy)
-		return &judgedLog{Log: s.log, command: s.command, policy: prepared.Policy, logger: s.launcher.log}
+		s.command.bound.Store(&boundPolicy{policy: prepared.Policy})
+		return &judgedLog{Log: s.log, command: s.command, logger: s.launcher.log}
 	})
 	return child, err
 }
@@ -137,8 +138,6 @@ func (c *Command) ReachedLimit() string {
 type judgedLog struct {
 	*outlog.Log
 	command *Command // gets the denial
-	policy  *sandbox.Policy
-	encoded []byte // the policy of a command that was adopted; nil: unknown
 	logger  *slog.Logger
 }
 
@@ -147,7 +146,7 @@ func (l *judgedLog) Exit(code int) {
 	if code != 0 {
 		l.command.denial = l.judge(code)
 	}
-	l.policy, l.encoded = nil, nil // frees the rules, which can be many
+	l.command.shrink()
 	l.Log.Exit(code)
 }
 
@@ -178,17 +177,15 @@ func (l *judgedLog) judge(code int) (d Denial) {
 // explain returns the details of a denial; nil: none.
 func (l *judgedLog) explain(code int) *wire.DenialFact {
 	var recent denial.Recent
-	if l.policy == nil && l.encoded != nil {
-		var err error
-		if l.policy, err = sandbox.DecodePolicy(l.encoded); err != nil {
-			l.logger.Warn("a denial has no details", "process", l.command.params.ProcessID, "err", err)
-		}
+	policy, err := l.command.boundPolicy()
+	if err != nil {
+		l.logger.Warn("a denial has no details", "process", l.command.params.ProcessID, "err", err)
 	}
-	if l.policy == nil {
+	if policy == nil {
 		return nil
 	}
 	if err := l.Tail(denial.RecentBytes, denial.WindowEntries, func(e outlog.Entry) { recent.Add(e.Stream, e.Data) }); err != nil {
 		return nil
 	}
-	return denial.Explain(l.policy, code, &recent).Wire()
+	return denial.Explain(policy, code, &recent).Wire()
 }

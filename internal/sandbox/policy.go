@@ -53,23 +53,34 @@ func (p *Policy) Decide(name string) (Access, Rule) {
 	return Deny, Rule{Path: "/"}
 }
 
-// A WritableRoot is a writable path with the narrower rules inside it.
-type WritableRoot struct {
+// A Root is a readable or writable path with the narrower rules inside it.
+type Root struct {
 	Path      string
-	CarveOuts []Rule // not writable, in the order of their paths
+	CarveOuts []Rule // not readable or not writable, in the order of their paths
 }
 
 // WritableRoots returns the existing writable paths, outermost first.
-func (p *Policy) WritableRoots() []WritableRoot {
-	var roots []WritableRoot
-	for _, at := range sortedPaths(p.rules.byPath) {
+func (p *Policy) WritableRoots() []Root {
+	return p.roots(Write, func(*Rule) bool { return true })
+}
+
+// ReadableRoots returns the existing readable paths that are not below another one, outermost first.
+func (p *Policy) ReadableRoots() []Root {
+	return p.roots(Read, func(r *Rule) bool { return r.Path == "/" || p.rules.access(path.Dir(r.Path)) == Deny })
+}
+
+// roots returns the existing paths with at least the given access, outermost first.
+func (p *Policy) roots(least Access, wanted func(*Rule) bool) []Root {
+	var roots []Root
+	paths := sortedPaths(p.rules.byPath)
+	for _, at := range paths {
 		r := p.rules.byPath[at]
-		if r.Access != Write || !r.place.exists() || p.rules.decide(at) != r {
+		if r.Access < least || !r.place.exists() || p.rules.decide(at) != r || !wanted(r) {
 			continue
 		}
-		root := WritableRoot{Path: at}
-		for _, under := range sortedPaths(p.rules.byPath) {
-			if c := p.rules.byPath[under]; below(under, at) && c.Access != Write {
+		root := Root{Path: at}
+		for _, under := range paths {
+			if c := p.rules.byPath[under]; below(under, at) && c.Access < least {
 				root.CarveOuts = append(root.CarveOuts, *c)
 			}
 		}
@@ -77,3 +88,6 @@ func (p *Policy) WritableRoots() []WritableRoot {
 	}
 	return roots
 }
+
+// Len is how many rules the policy has.
+func (p *Policy) Len() int { return len(p.rules.byPath) }

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/tetherexec/tether/internal/confine"
+	"github.com/tetherexec/tether/internal/confine/explain"
 	"github.com/tetherexec/tether/internal/netpolicy"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
@@ -30,16 +31,19 @@ type Question struct {
 
 // An Explanation is the result of `tether sandbox explain`.
 type Explanation struct {
-	Profile   string          `json:"profile"`
-	Cwd       string          `json:"cwd"`
-	Network   string          `json:"network"`
-	Backend   backendState    `json:"backend"`
-	FullRead  bool            `json:"fullRead"`
-	FullWrite bool            `json:"fullWrite"`
-	Writable  []writablePlace `json:"writableRoots"`
-	Plan      planText        `json:"plan"`
-	Paths     []PathDecision  `json:"paths"`
-	Hosts     []HostDecision  `json:"hosts"`
+	Profile   string              `json:"profile"`
+	Cwd       string              `json:"cwd"`
+	Network   string              `json:"network"`
+	Backend   backendState        `json:"backend"`
+	FullRead  bool                `json:"fullRead"`
+	FullWrite bool                `json:"fullWrite"`
+	Readable  []wire.SandboxPlace `json:"readableRoots"`
+	Writable  []wire.SandboxPlace `json:"writableRoots"`
+	Plan      planText            `json:"plan"`
+	Paths     []PathDecision      `json:"paths"`
+	Hosts     []HostDecision      `json:"hosts"`
+
+	files wire.SandboxFacts
 }
 
 // backendState says whether the plan could be carried out here.
@@ -50,17 +54,6 @@ type backendState struct {
 	Version    string `json:"version,omitempty"`
 	Problem    string `json:"problem,omitempty"`
 	Advice     string `json:"advice,omitempty"`
-}
-
-type writablePlace struct {
-	Path   string      `json:"path"`
-	Except []exception `json:"except"`
-}
-
-type exception struct {
-	Path   string `json:"path"`
-	Access string `json:"access"`
-	Rule   string `json:"rule"`
 }
 
 type planText struct {
@@ -105,13 +98,11 @@ func (h *Host) Explain(ctx context.Context, q Question) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
+	files := explain.Files(policy, math.MaxInt)
 	e := &Explanation{
 		Profile: q.Profile, Cwd: policy.Cwd, Network: string(policy.Network), Backend: describeBackend(support),
-		FullRead: policy.FullRead, FullWrite: policy.FullWrite, Writable: []writablePlace{},
-		Plan: describePlan(plan), Paths: []PathDecision{}, Hosts: q.Hosts,
-	}
-	if !policy.FullWrite {
-		e.Writable = writablePlaces(policy.WritableRoots())
+		FullRead: files.FullRead, FullWrite: files.FullWrite, Readable: files.Readable, Writable: files.Writable,
+		Plan: describePlan(plan), Paths: []PathDecision{}, Hosts: q.Hosts, files: files,
 	}
 	for _, name := range q.Paths {
 		d, err := decide(policy, plan, name)
@@ -127,24 +118,6 @@ func (h *Host) Explain(ctx context.Context, q Question) (*Explanation, error) {
 		e.Hosts[i].decide(q.Rules, policy.Network)
 	}
 	return e, nil
-}
-
-// writablePlaces lists each exception once, below the innermost root that has it.
-func writablePlaces(roots []sandbox.WritableRoot) []writablePlace {
-	places := []writablePlace{}
-	for i, root := range roots {
-		place := writablePlace{Path: root.Path, Except: []exception{}}
-		for _, rule := range root.CarveOuts {
-			inner := slices.ContainsFunc(roots[i+1:], func(r sandbox.WritableRoot) bool {
-				return len(r.Path) > len(root.Path) && slices.ContainsFunc(r.CarveOuts, func(c sandbox.Rule) bool { return c.Path == rule.Path })
-			})
-			if !inner {
-				place.Except = append(place.Except, exception{rule.Path, rule.Access.String(), rule.String()})
-			}
-		}
-		places = append(places, place)
-	}
-	return places
 }
 
 func describeBackend(v confine.Support) backendState {
@@ -228,7 +201,7 @@ func realPath(path string) (real string, exists bool, err error) {
 func (e *Explanation) Print(w io.Writer) error {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-10s"+format+"\n", append([]any{name}, args...)...)
+		b.WriteString(explain.Row(name, fmt.Sprintf(format, args...)) + "\n")
 	}
 	row("profile", "%s", e.Profile)
 	row("cwd", "%s", e.Cwd)
@@ -246,7 +219,7 @@ func (e *Explanation) Print(w io.Writer) error {
 			row("", "%s", e.Backend.Advice)
 		}
 	}
-	e.printWritable(row)
+	explain.FileRows(&e.files, func(name, text string) { row(name, "%s", text) })
 	if len(e.Paths) > 0 {
 		b.WriteString("\npaths\n")
 		for _, d := range e.Paths {
@@ -267,23 +240,6 @@ func (e *Explanation) Print(w io.Writer) error {
 	return err
 }
 
-func (e *Explanation) printWritable(row func(name, format string, args ...any)) {
-	heading := "writable"
-	switch {
-	case e.FullWrite:
-		row(heading, "everything")
-	case len(e.Writable) == 0:
-		row(heading, "nothing")
-	}
-	for _, place := range e.Writable {
-		row(heading, "%s", place.Path)
-		heading = ""
-		for _, x := range place.Except {
-			row("", "  except %s: %s (%s)", x.Path, accessWords[x.Access], x.Rule)
-		}
-	}
-}
-
 // networkManaged is a managed network; permissions have no word for it.
 const networkManaged = "managed"
 
@@ -292,9 +248,6 @@ var networkWords = map[string]string{
 	string(wire.NetworkRestricted): "off", string(wire.NetworkEnabled): "on",
 	networkManaged: "what --allow-host names, through a proxy",
 }
-
-// accessWords describe an access, in words.
-var accessWords = map[string]string{"deny": "no access", "read": "read only", "write": "read and write"}
 
 // effectWords describe what a command finds at a path.
 var effectWords = map[string]string{
@@ -312,7 +265,7 @@ func (d PathDecision) print(b *strings.Builder) {
 	if !d.Exists {
 		b.WriteString(" (does not exist)")
 	}
-	fmt.Fprintf(b, "\n    %s: %s", accessWords[d.Access], d.Rule)
+	fmt.Fprintf(b, "\n    %s: %s", explain.AccessWords[d.Access], d.Rule)
 	if d.RulePath != d.RealPath && d.RulePath != "" {
 		b.WriteString(", for " + d.RulePath)
 	}

@@ -99,7 +99,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 
 // features are the extensions that a tether client may use.
 func (c *conn) features() []string {
-	list := []string{"ack", "closeStdin", "concurrent", "control", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "limits", "list", "observe", "once", "oneStream",
+	list := []string{"ack", "closeStdin", "concurrent", "control", "describe", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "limits", "list", "observe", "once", "oneStream",
 		"readAny", "readOnly", "remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "survivors", "termSize", "usage"}
 	if c.server.state.Durable() {
 		list = append(list, "failure")

@@ -41,6 +41,21 @@ func (r *request) processState(p *wire.StateParams) (wire.StateResult, error) {
 	return wire.StateResult{State: l.Info.State, ExitCode: l.Info.ExitCode, StateDetail: describe(l)}, nil
 }
 
+// describeProcess tells the facts about a process.
+func (r *request) describeProcess(p *wire.DescribeParams) (d wire.DescribeResult, err error) {
+	s, err := r.sessionOf(p.SessionID)
+	if err != nil {
+		return d, err
+	}
+	process, err := s.Find(p.ProcessID)
+	if err != nil {
+		return d, err
+	}
+	d = process.Describe()
+	d.Limits = inForce(process.Limits())
+	return d, nil
+}
+
 // searchOutput finds lines in the output of a process, as far as the log still holds it.
 // That does not count as reading the output. A search ends with the connection, because
 // no client is left to read the answer.

@@ -44,6 +44,7 @@ var requests = map[string]struct {
 	wire.MethodProcessObserve:    {wire.ObserveParams{}, `{"sessionId":"missing","processId":"missing"}`},
 	wire.MethodProcessUnobserve:  {wire.UnobserveParams{}, `{"observeId":1}`},
 
+	wire.MethodProcessDescribe:     {wire.DescribeParams{}, `{"processId":"missing"}`},
 	wire.MethodProcessTakeControl:  {wire.ControlParams{}, `{"processId":"missing"}`},
 	wire.MethodProcessGiveControl:  {wire.ControlParams{}, `{"processId":"missing"}`},
 	wire.MethodProcessWriteAny:     {wire.WriteAnyParams{}, `{"processId":"missing","chunk":"","writeId":"w"}`},

@@ -55,6 +55,7 @@ var methods = map[string]*method{
 	wire.MethodProcessReadAny:      replying("exec", slow, (*request).readPage).looking(),
 	wire.MethodProcessObserve:      replying("exec", quick, (*request).observe).looking(),
 	wire.MethodProcessUnobserve:    returning("exec", quick, (*request).unobserve).looking(),
+	wire.MethodProcessDescribe:     returning("exec", slow, (*request).describeProcess).looking(),
 	wire.MethodProcessTakeControl:  returning("exec", quick, (*request).takeControl),
 	wire.MethodProcessGiveControl:  returning("exec", quick, (*request).giveControl),
 	wire.MethodSessionList:         returning("exec", quick, (*request).listSessions).looking(),

@@ -42,6 +42,8 @@ func keyOf(params any) schedule.Key {
 		return processKey(p.ProcessID)
 	case *wire.ReadAnyParams:
 		return processKey(p.ProcessID)
+	case *wire.DescribeParams:
+		return processKey(p.ProcessID)
 	case *wire.ControlParams:
 		return processKey(p.ProcessID)
 	case *wire.ObserveParams:

@@ -24,6 +24,7 @@ var aboutOthers = map[string]map[string]any{
 	wire.MethodProcessState:        {},
 	wire.MethodProcessSearch:       {},
 	wire.MethodProcessReadAny:      {},
+	wire.MethodProcessDescribe:     {},
 	wire.MethodProcessTakeControl:  {},
 	wire.MethodProcessGiveControl:  {},
 	wire.MethodProcessObserve:      {"afterSeq": nil},
@@ -93,7 +94,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 	if got := lists(own); got != [3]int{2, 1, 0} {
 		t.Errorf("the same principal sees %v sessions, processes and survivors", got)
 	}
-	ends := []string{wire.MethodProcessTerminateAny, wire.MethodSessionEnd}
+	ends := []string{wire.MethodProcessSignalAny, wire.MethodProcessTerminateAny, wire.MethodSessionEnd} // each may end the process
 	methods := slices.DeleteFunc(slices.Sorted(maps.Keys(aboutOthers)), func(m string) bool { return slices.Contains(ends, m) })
 	for _, method := range append(methods, ends...) {
 		if m := own.Call(method, with(method, hello.Tether.PublicID)); m.Error != nil {

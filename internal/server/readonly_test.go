@@ -17,7 +17,7 @@ import (
 // looking are the methods that a read-only connection may use, with parameters for a process p of another session.
 var looking = map[string]map[string]any{
 	wire.MethodEnvironmentInfo: nil, wire.MethodEnvironmentStatus: nil, wire.MethodSessionList: nil, wire.MethodKeeperState: nil,
-	wire.MethodProcessList: {}, wire.MethodProcessState: {}, wire.MethodProcessSearch: {}, wire.MethodProcessReadAny: {}, wire.MethodProcessObserve: {},
+	wire.MethodProcessList: {}, wire.MethodProcessState: {}, wire.MethodProcessSearch: {}, wire.MethodProcessReadAny: {}, wire.MethodProcessObserve: {}, wire.MethodProcessDescribe: {},
 	wire.MethodProcessUnobserve: {"observeId": 1},
 	wire.MethodSessionEnd:       {}, // only the own session
 	wire.MethodConsoleCode:      {}, // only if the console is read-only, too

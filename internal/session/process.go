@@ -206,6 +206,17 @@ func (o *Observation) End() {
 // Limits are the limits of a process that has started, and how they are enforced.
 func (p *Process) Limits() proc.Enforced { return p.child.Limits() }
 
+// Describe returns the facts about a process that has started, without its limits.
+func (p *Process) Describe() wire.DescribeResult {
+	d := wire.DescribeResult{Process: p.Listed().Info}
+	d.Process.Argv = shortArgv(p.params.Argv, wire.MaxDescribedArgv)
+	p.Command.Describe(&d)
+	if why := p.Failure(); why != "" {
+		d.TetherFailure = &why
+	}
+	return d
+}
+
 // A Listed is a process in a list: its description, its child and its log.
 type Listed struct {
 	Info  wire.ProcessInfo
@@ -243,7 +254,7 @@ func (p *Process) infoLocked() wire.ProcessInfo {
 	// Released can be below Sent.
 	sent := max(stats.Sent, stats.Released)
 	info := wire.ProcessInfo{
-		SessionID: p.session.Public, ProcessID: p.ID, Argv: shortArgv(p.params.Argv), Cwd: p.params.Cwd.String(),
+		SessionID: p.session.Public, ProcessID: p.ID, Argv: shortArgv(p.params.Argv, listedArgv), Cwd: p.params.Cwd.String(),
 		PID: p.child.Pid(), TTY: p.params.TTY, StartedAtMs: p.child.StartedAt().UnixMilli(),
 		State: wire.StateRunning, NextSeq: state.Next, SentSeq: sent,
 		HeldBytes: uint64(stats.Held), UnsentBytes: uint64(p.Log.OutputAfter(sent)), SpooledBytes: uint64(stats.Spooled),
@@ -265,8 +276,7 @@ func (p *Process) infoLocked() wire.ProcessInfo {
 const listedArgv = 1 << 10
 
 // shortArgv returns the beginning of argv, with an ellipsis if there is more.
-func shortArgv(argv []string) []string {
-	room := listedArgv
+func shortArgv(argv []string, room int) []string {
 	for i, arg := range argv {
 		if len(arg) >= room {
 			return append(argv[:i:i], strings.ToValidUTF8(arg[:room], "")+"…")

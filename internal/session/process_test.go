@@ -186,7 +186,7 @@ func TestListedCommandLineIsBounded(t *testing.T) {
 		"in a rune": {[]string{strings.Repeat("é", listedArgv-1), "b"}, []string{strings.Repeat("é", listedArgv/2) + "…"}},
 		"many":      {many, append(slices.Clone(many[:listedArgv]), "…")},
 	} {
-		if got := shortArgv(test.argv); !slices.Equal(got, test.want) {
+		if got := shortArgv(test.argv, listedArgv); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %d arguments, %.100q", name, len(got), got)
 		}
 	}
