@@ -2964,7 +2964,6 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/session/end": ("client", SessionEndParams, SessionEndResult, "endSession"),
     "tether/keeper/state": ("client", NoParams, KeeperState, "keeper"),
     "tether/console/code": ("client", Empty, ConsoleCode, "console"),
-    "tether/keeper/state": ("client", Empty, KeeperState, "keeper"),
     "tether/keeper/upgrade": ("client", UpgradeParams, UpgradeResult, "keeper"),
 }
 

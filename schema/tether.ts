@@ -2407,8 +2407,6 @@ export interface ExecRequests {
   "tether/keeper/state": { params: NoParams; result: KeeperState };
   /** Lets one browser use the server's console as this client. Feature: console. */
   "tether/console/code": { params: Empty; result: ConsoleCode };
-  /** Describes the keeper and the worker of the server. Feature: keeper. */
-  "tether/keeper/state": { params: Empty; result: KeeperState };
   /** Lets the server go on with another program. Feature: keeper. */
   "tether/keeper/upgrade": { params: UpgradeParams; result: UpgradeResult };
 }

@@ -99,7 +99,6 @@ var ExecCalls = []Call{
 	{MethodSessionEnd, FromClient, (*SessionEndParams)(nil), (*SessionEndResult)(nil), "endSession", "Ends a session and kills its processes."},
 	{MethodKeeperState, FromClient, (*NoParams)(nil), (*KeeperState)(nil), "keeper", "Describes the keeper and the worker of the server."},
 	{MethodConsoleCode, FromClient, (*Empty)(nil), (*ConsoleCode)(nil), "console", "Lets one browser use the server's console as this client."},
-	{MethodKeeperState, FromClient, (*Empty)(nil), (*KeeperState)(nil), "keeper", "Describes the keeper and the worker of the server."},
 	{MethodKeeperUpgrade, FromClient, (*UpgradeParams)(nil), (*UpgradeResult)(nil), "keeper", "Lets the server go on with another program."},
 }
 
