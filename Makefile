@@ -56,8 +56,12 @@ test-conformance: ## sandboxes and attacks on them, as root and as a user
 test-interop: build ## compare bin/tether with the recorded reference, and run the real client through it
 	@scripts/with-reference --optional go test -tags interop -vet=off -count 1 -parallel 4 -timeout $(TIMEOUT) ./interop
 
-test-console: ## the page of the console, under node
+test-console: ## the page of the console, under node and in a browser
 	@scripts/build-console test
+	@scripts/build-console
+	@scripts/need-chromium
+	go -C internal/console/browser vet .
+	go -C internal/console/browser test -vet=off -timeout $(TIMEOUT) .
 
 interop: build ## compare bin/tether and the recording with the live reference
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(TIMEOUT) ./interop -live

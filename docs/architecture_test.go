@@ -18,7 +18,7 @@ import (
 const module = "github.com/tetherexec/tether/"
 
 // support has the packages that are not part of the product: tests, benchmarks and examples may import anything.
-var support = regexp.MustCompile(`^(bench|conformance|docs|examples|interop|internal/fleet/fleettest|internal/tethertest|tools)(/|$)|/internal/`)
+var support = regexp.MustCompile(`^(bench|conformance|docs|examples|interop|internal/console/browser|internal/fleet/fleettest|internal/tethertest|tools)(/|$)|/internal/`)
 
 // The table of packages in architecture.md names every package of the product, and each package imports only packages
 // that stand below it in the table.
@@ -78,7 +78,7 @@ func productImports(t *testing.T) map[string][]string {
 			return err
 		case !entry.IsDir() || name == ".":
 			return nil
-		case strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || support.MatchString(name):
+		case strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || entry.Name() == "node_modules" || support.MatchString(name):
 			return fs.SkipDir
 		}
 		for _, target := range targets() {
