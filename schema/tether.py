@@ -601,6 +601,9 @@ class ConsoleCode(TypedDict):
     # of the page; absent: the address of the server
     origin: NotRequired["str | None"]
 
+    # the browser may only look
+    readOnly: NotRequired["bool"]
+
 
 class ControlParams(TypedDict):
     """ControlParams names a process of any session, for tether/process/takeControl and tether/process/giveControl."""

@@ -550,6 +550,8 @@ export interface ConsoleCode {
   expiresMs: number;
   /** of the page; absent: the address of the server */
   origin?: string | null;
+  /** the browser may only look */
+  readOnly?: boolean;
 }
 
 /** ControlParams names a process of any session, for tether/process/takeControl and tether/process/giveControl. */

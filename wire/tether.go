@@ -197,8 +197,9 @@ type UpgradeResult struct {
 // for it.
 type ConsoleCode struct {
 	Code      string  `json:"code"`
-	ExpiresMs uint64  `json:"expiresMs"`        // how long the code can be used
-	Origin    *string `json:"origin,omitempty"` // of the page; nil: the address of the server
+	ExpiresMs uint64  `json:"expiresMs"`                         // how long the code can be used
+	Origin    *string `json:"origin,omitempty"`                  // of the page; nil: the address of the server
+	ReadOnly  bool    `json:"readOnly,omitempty" wire:"default"` // the browser may only look
 }
 
 // ObservedOutput is the notification tether/process/output.

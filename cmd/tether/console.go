@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"strings"
@@ -31,9 +32,9 @@ func newConsole() *cobra.Command {
 		Short: shortConsole,
 		Long: "Print the URL of a server's console and open it in a browser, if there is one. The URL has a\n" +
 			"code that lets one browser in, with the rights of this client. It works once and for a minute.\n\n" +
-			"If a browser cannot reach the server by itself (unix://, and without --url), this command passes\n" +
-			"its connections on from a port of this machine until it is ended.",
-		Example:               "  tether console\n  tether console --url ws://127.0.0.1:7000",
+			"If a browser cannot reach the server by itself (unix://, ssh://, exec:, and without --url), this\n" +
+			"command passes its connections on from a port of this machine until it is ended.",
+		Example:               "  tether console\n  tether console --url ws://127.0.0.1:7000\n  tether console --url ssh://build",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,6 +63,10 @@ func (r *consoleRequest) run(ctx context.Context, cmd *cobra.Command) error {
 	}); err != nil {
 		return err
 	}
+	log := newLog(cmd.ErrOrStderr(), "warn", "text")
+	if server.command != nil {
+		return r.servePages(ctx, cmd, server, code.ReadOnly, log)
+	}
 	socket, onSocket := strings.CutPrefix(server.url, schemeUnix+"://")
 	if !onSocket {
 		origin, err := pageOrigin(server.url, code.Origin)
@@ -70,7 +75,6 @@ func (r *consoleRequest) run(ctx context.Context, cmd *cobra.Command) error {
 		}
 		return r.show(cmd, origin, code.Code)
 	}
-	log := newLog(cmd.ErrOrStderr(), "warn", "text")
 	passing, err := relay.Listen(func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", socket) }, log)
 	if err != nil {
 		return err
@@ -79,6 +83,25 @@ func (r *consoleRequest) run(ctx context.Context, cmd *cobra.Command) error {
 		return err
 	}
 	return passing.Serve(ctx)
+}
+
+// servePages serves the page here, for a server that is reached by a command.
+func (r *consoleRequest) servePages(ctx context.Context, cmd *cobra.Command, server address, readOnly bool, log *slog.Logger) error {
+	if readOnly {
+		return errors.New("the console of this server only lets people watch, which cannot be ensured from here; run `tether console` on the server's machine")
+	}
+	pages, err := relay.ListenPages(ctx, consoleFiles, relay.Command(server.command, cmd.ErrOrStderr()), log)
+	if err != nil {
+		return err
+	}
+	origin, code, err := pages.Open()
+	if err != nil {
+		return err
+	}
+	if err := r.show(cmd, origin, code); err != nil {
+		return err
+	}
+	return pages.Serve(ctx)
 }
 
 // show prints the URL of the page and opens it.

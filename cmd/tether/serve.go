@@ -283,9 +283,9 @@ func printConsole(stderr io.Writer, l *listen.Listener) {
 		return
 	}
 	if origin := l.PageOrigin(); origin != "" {
-		code, _, err := l.Console.Code(console.Grant{})
+		code, err := l.Console.Code(console.Grant{})
 		if err == nil {
-			printLine(stderr, "console (within a minute): "+console.URL(origin, code))
+			printLine(stderr, "console (within a minute): "+console.URL(origin, code.Text))
 		}
 		return
 	}

@@ -88,16 +88,23 @@ var (
 	ErrWatcher = errors.New("this connection is read-only: it cannot let a browser in")
 )
 
-// Code returns a code for the browser of a client, and how long it can be used.
-func (c *Console) Code(asker Grant) (code string, expires time.Duration, err error) {
+// A Code lets one browser in.
+type Code struct {
+	Text     string
+	Expires  time.Duration // from now
+	ReadOnly bool          // the browser may only watch
+}
+
+// Code returns a code for the browser of a client.
+func (c *Console) Code(asker Grant) (Code, error) {
 	if asker.ReadOnly && !c.config.ReadOnly {
-		return "", 0, ErrWatcher
+		return Code{}, ErrWatcher
 	}
 	asker.ReadOnly = asker.ReadOnly || c.config.ReadOnly
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	code, err = c.codes.add(asker)
-	return code, codeTime, err
+	text, err := c.codes.add(asker)
+	return Code{text, codeTime, asker.ReadOnly}, err
 }
 
 // Origin is the first of Config.Origins; "": there is none.

@@ -56,11 +56,11 @@ func (b *browser) ask(method, path, body string, edit func(*http.Request)) (*htt
 
 func (b *browser) code(g Grant) string {
 	b.t.Helper()
-	code, _, err := b.console.Code(g)
+	code, err := b.console.Code(g)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return code
+	return code.Text
 }
 
 // login logs in with a code, and reports whether that was possible.
@@ -253,7 +253,7 @@ func TestServersOnOneHost(t *testing.T) {
 func TestGrants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBrowser(t, Config{})
-		if _, _, err := b.console.Code(Grant{ReadOnly: true}); err != ErrWatcher {
+		if _, err := b.console.Code(Grant{ReadOnly: true}); err != ErrWatcher {
 			t.Errorf("a code for a read-only client: %v", err)
 		}
 		watched := newBrowser(t, Config{ReadOnly: true})
@@ -286,7 +286,7 @@ func TestTablesAreBounded(t *testing.T) {
 		for range maxCodes {
 			b.code(Grant{})
 		}
-		if _, _, err := b.console.Code(Grant{}); err != ErrCodes {
+		if _, err := b.console.Code(Grant{}); err != ErrCodes {
 			t.Errorf("one code more: %v", err)
 		}
 		for i := range 10_000 {

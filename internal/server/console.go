@@ -27,7 +27,7 @@ func (r *request) consoleCode(*wire.Empty) (wire.ConsoleCode, error) {
 	case page == nil:
 		return wire.ConsoleCode{}, wire.Errorf(wire.CodeInvalidRequest, "this server has no console")
 	}
-	code, expires, err := page.Code(console.Grant{Principal: r.conn.origin.Client.Principal, ReadOnly: r.conn.readOnly()})
+	code, err := page.Code(console.Grant{Principal: r.conn.origin.Client.Principal, ReadOnly: r.conn.readOnly()})
 	switch {
 	case errors.Is(err, console.ErrWatcher):
 		return wire.ConsoleCode{}, errReadOnly(r.Method)
@@ -35,7 +35,7 @@ func (r *request) consoleCode(*wire.Empty) (wire.ConsoleCode, error) {
 		return wire.ConsoleCode{}, wire.Errorf(wire.CodeInvalidRequest, "%v", err)
 	}
 	r.conn.log.Info("a client lets a browser in")
-	result := wire.ConsoleCode{Code: code, ExpiresMs: uint64(expires.Milliseconds())}
+	result := wire.ConsoleCode{Code: code.Text, ExpiresMs: uint64(code.Expires.Milliseconds()), ReadOnly: code.ReadOnly}
 	if origin := page.Origin(); origin != "" {
 		result.Origin = &origin
 	}

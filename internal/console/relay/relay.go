@@ -1,4 +1,8 @@
-// Package relay lets a browser on this machine reach the console of a server that it cannot reach by itself, such as one on a Unix socket.
+// Package relay lets a browser on this machine use a server that it cannot reach by itself.
+//
+// A [Relay] passes the bytes of connections on to a server that has the console, such as one on a Unix socket. [Pages] is for a server that
+// speaks no HTTP, such as the other end of ssh: it serves the page itself and passes on messages. Both listen on a port of loopback, and
+// promise that no other program of the machine gets in by that port: a browser needs a code.
 package relay
 
 import (
