@@ -31,7 +31,15 @@ func (q Query) String() string {
 	return strings.Join(parts, " and ")
 }
 
-// Choose returns the least loaded host that matches. If there is none, and another attempt may succeed soon, the error is an *Unavailable.
+const (
+	// maxCompared is how many hosts Choose compares. If more may match a query, it compares sampleSize random ones of these.
+	maxCompared = 512
+	// sampleSize is enough that the best of a sample is nearly always among the best tenth of all.
+	sampleSize = 64
+)
+
+// Choose returns the least loaded host that matches; if very many match, the least loaded of a random sample. If there is none, and another
+// attempt may succeed soon, the error is an *Unavailable.
 func (t *Hosts) Choose(q Query) (fleet.Host, error) {
 	select {
 	case <-t.loaded:
@@ -40,42 +48,64 @@ func (t *Hosts) Choose(q Query) (fleet.Host, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
-	var best *knownHost
-	matching, draining, ties := 0, 0, 0
-	candidates := t.hosts
+	candidates := t.index.candidates(q.Labels)
 	if q.Host != "" {
-		candidates = map[string]*knownHost{}
+		candidates = nil
 		if h := t.hosts[q.Host]; h != nil {
-			candidates[q.Host] = h
+			candidates = []*knownHost{h}
 		}
 	}
-	for _, h := range candidates {
-		if !h.HasLabels(q.Labels) {
-			continue
-		}
-		matching++
-		switch state := t.stateLocked(h, now); {
-		case state == Draining && !q.Draining:
-			draining++
-			continue
-		case state == Unreachable:
-			continue
-		}
-		switch order := compareLoad(h, best); {
-		case order < 0:
-			best, ties = h, 1
-		case order == 0: // each of the hosts that are equally loaded gets the session with the same probability
-			if ties++; rand.IntN(ties) == 0 {
-				best = h
-			}
+	c := choice{query: q, now: time.Now()}
+	if len(candidates) > maxCompared {
+		for tries := 0; tries < maxCompared && c.compared < sampleSize; tries++ {
+			c.look(t, candidates[rand.IntN(len(candidates))])
 		}
 	}
-	if best != nil {
-		best.assigned++
-		return best.Host, nil
+	if c.best == nil { // there are few, or so few of them match and serve clients that a sample has none
+		c = choice{query: q, now: c.now}
+		for _, h := range candidates {
+			c.look(t, h)
+		}
 	}
-	return fleet.Host{}, noHost(q, len(t.hosts), matching, draining)
+	if c.best != nil {
+		c.best.assigned++
+		return c.best.Host, nil
+	}
+	return fleet.Host{}, noHost(q, len(t.hosts), c.matching, c.draining)
+}
+
+// A choice looks at hosts one after the other, and remembers the best.
+type choice struct {
+	query Query
+	now   time.Time
+
+	best                         *knownHost
+	ties                         int // hosts that are as good as best, which is one of them
+	matching, draining, compared int
+}
+
+// look compares a host with the best so far. The lock of the table is held.
+func (c *choice) look(t *Hosts, h *knownHost) {
+	if !h.HasLabels(c.query.Labels) {
+		return
+	}
+	c.matching++
+	switch state := t.stateLocked(h, c.now); {
+	case state == Draining && !c.query.Draining:
+		c.draining++
+		return
+	case state == Unreachable:
+		return
+	}
+	c.compared++
+	switch order := compareLoad(h, c.best); {
+	case order < 0:
+		c.best, c.ties = h, 1
+	case order == 0: // each of the hosts that are equally loaded gets the session with the same probability
+		if c.ties++; rand.IntN(c.ties) == 0 {
+			c.best = h
+		}
+	}
 }
 
 // compareLoad is negative if a is less loaded than b. b may be nil.

@@ -3,6 +3,7 @@ package directory
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -150,20 +151,125 @@ func TestFarewell(t *testing.T) {
 	}
 }
 
-func BenchmarkChoose(b *testing.B) {
-	const hosts = 10_000
-	list := make([]fleet.Host, hosts)
+// manyHosts is more than Choose compares.
+const manyHosts = 10_000
+
+// many returns so many hosts, of which every tenth has a label, and one another.
+func many() []fleet.Host {
+	list := make([]fleet.Host, manyHosts)
 	for i := range list {
-		list[i] = fleet.Host{Name: fmt.Sprint("h", i), Capacity: 1 << 20, Labels: []string{"zone=eu"}}
+		list[i] = fleet.Host{Name: fmt.Sprint("h", i), Capacity: 1 << 20, Running: i, Labels: []string{"zone=eu"}}
+		if i%10 == 0 {
+			list[i].Labels = append(list[i].Labels, "gpu=h100")
+		}
 	}
-	t := table(list...)
-	for what, q := range map[string]Query{"any": {}, "label": {Labels: []string{"zone"}}, "name": {Host: "h1"}} {
+	list[4711].Labels = []string{"rare"}
+	return list
+}
+
+// Among very many hosts, a busy one is hardly ever chosen, and one that is the only one that matches always.
+func TestChooseAmongMany(t *testing.T) {
+	hosts := table(many()...)
+	for what, q := range map[string]Query{"any": {}, "label": {Labels: []string{"zone=eu", "gpu"}}} {
+		for range 100 { // that all of a sample are in the busier half has a probability of 2 to the power of -64
+			h, err := hosts.Choose(q)
+			if err != nil || h.Running > manyHosts/2 || !h.HasLabels(q.Labels) {
+				t.Fatalf("%s: %+v, %v", what, h, err)
+			}
+		}
+	}
+	for what, q := range map[string]Query{"rare": {Labels: []string{"rare"}}, "name": {Host: "h4711"}} {
+		if h, err := hosts.Choose(q); err != nil || h.Name != "h4711" {
+			t.Errorf("%s: %+v, %v", what, h, err)
+		}
+	}
+	if _, err := hosts.Choose(Query{Labels: []string{"rare", "gpu"}}); err == nil || !strings.Contains(err.Error(), "the fleet has no host") {
+		t.Error(err)
+	}
+	for i := range manyHosts {
+		if i != 4712 {
+			hosts.setDrained(fmt.Sprint("h", i), true)
+		}
+	}
+	if h, err := hosts.Choose(Query{}); err != nil || h.Name != "h4712" {
+		t.Errorf("the only one that is not drained: %+v, %v", h, err)
+	}
+	hosts.setDrained("h4712", true)
+	if _, err := hosts.Choose(Query{}); err == nil || !strings.Contains(err.Error(), "every host of the fleet is draining") {
+		t.Error(err)
+	}
+}
+
+func (t *Hosts) setDrained(name string, drained bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.setDrainedLocked(name, drained)
+}
+
+// The index has each host under its present labels, whatever came and went before.
+func TestIndex(t *testing.T) {
+	hosts := table()
+	random := rand.New(rand.NewPCG(1, 2))
+	labels := []string{"a", "a=1", "a=2", "b=1", "b/c", "d"}
+	for range 2000 {
+		h := fleet.Host{Name: fmt.Sprint("h", random.IntN(40)), Capacity: 1}
+		for _, label := range labels {
+			if random.IntN(3) == 0 {
+				h.Labels = append(h.Labels, label)
+			}
+		}
+		h.Leaving = random.IntN(4) == 0
+		hosts.hear(h, true)
+	}
+	if len(hosts.hosts) == 0 || len(hosts.index.all) != len(hosts.hosts) {
+		t.Errorf("%d hosts, %d in the index", len(hosts.hosts), len(hosts.index.all))
+	}
+	for _, label := range append(labels, "b", "b=", "c") {
+		want := 0
+		for _, h := range hosts.hosts {
+			if h.HasLabels([]string{label}) {
+				want++
+			}
+		}
+		got := hosts.index.candidates([]string{label})
+		for _, h := range got {
+			if !h.HasLabels([]string{label}) || hosts.hosts[h.Name] != h {
+				t.Errorf("%s: %+v", label, h.Host)
+			}
+		}
+		if len(got) != want {
+			t.Errorf("%s: %d hosts, want %d", label, len(got), want)
+		}
+	}
+	for _, h := range hosts.hosts {
+		gone := h.Host
+		gone.Leaving = true
+		hosts.hear(gone, true)
+	}
+	if len(hosts.index.all) != 0 || len(hosts.index.byLabel) != 0 {
+		t.Errorf("left: %+v", hosts.index)
+	}
+}
+
+func BenchmarkChoose(b *testing.B) {
+	t := table(many()...)
+	for what, q := range map[string]Query{"any": {}, "label": {Labels: []string{"gpu"}}, "rare": {Labels: []string{"rare"}}, "none": {Labels: []string{"zone=eu", "none"}}, "name": {Host: "h1"}} {
 		b.Run(what, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := t.Choose(q); err != nil {
+				if _, err := t.Choose(q); err != nil && what != "none" {
 					b.Fatal(err)
 				}
 			}
 		})
 	}
+	for i := range manyHosts {
+		t.setDrained(fmt.Sprint("h", i), i != 1)
+	}
+	b.Run("all but one drained", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := t.Choose(Query{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -65,6 +65,7 @@ type Hosts struct {
 
 	mu      sync.Mutex
 	hosts   map[string]*knownHost
+	index   index           // of hosts
 	drained map[string]bool // by operators
 	changed chan struct{}   // closed by the next change; nil: no goroutine waits
 }
@@ -179,8 +180,7 @@ func (t *Hosts) hear(h fleet.Host, beat bool) {
 	switch {
 	case h.Leaving:
 		if old != nil && old.Instance == h.Instance && old.Process == h.Process {
-			delete(t.hosts, h.Name)
-			t.notifyLocked()
+			t.removeLocked(old)
 		}
 		return
 	case old != nil && !beat: // beats are newer than the lease
@@ -189,12 +189,35 @@ func (t *Hosts) hear(h fleet.Host, beat bool) {
 		return
 	}
 	now := time.Now()
-	k := &knownHost{Host: h, heard: now}
-	k.last = t.stateLocked(k, now)
-	t.hosts[h.Name] = k
+	k := knownHost{Host: h, heard: now}
+	k.last = t.stateLocked(&k, now)
 	if old == nil || old.last != k.last || old.Process != k.Process {
 		t.notifyLocked()
 	}
+	t.setLocked(old, k)
+}
+
+// setLocked replaces a row of the table; old is nil if there is none.
+func (t *Hosts) setLocked(old *knownHost, k knownHost) {
+	if old == nil {
+		t.hosts[k.Name] = &k
+		t.index.add(&k)
+		return
+	}
+	relabel := !slices.Equal(old.Labels, k.Labels)
+	if relabel {
+		t.index.unlabel(old)
+	}
+	*old = k
+	if relabel {
+		t.index.label(old)
+	}
+}
+
+func (t *Hosts) removeLocked(h *knownHost) {
+	delete(t.hosts, h.Name)
+	t.index.remove(h)
+	t.notifyLocked()
 }
 
 // load reads the leases and the drained hosts.
@@ -232,10 +255,9 @@ func (t *Hosts) load(ctx context.Context) error {
 func (t *Hosts) look(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for name, h := range t.hosts {
+	for _, h := range t.hosts {
 		if now.Sub(h.heard) > forgetAfter {
-			delete(t.hosts, name)
-			t.notifyLocked()
+			t.removeLocked(h)
 			continue
 		}
 		if state := t.stateLocked(h, now); state != h.last {
