@@ -140,6 +140,7 @@ func (m *member) join(ctx, serving context.Context) error {
 	conn, err := connect(ctx, m.bus)
 	if err == nil {
 		e := executor.New(executor.Config{Bus: conn, Host: m.host, Server: m.Server, Log: m.log})
+		m.OnSessionEnd(e.SessionEnded)
 		stop := context.AfterFunc(serving, func() { e.Drain(true) })
 		err = e.Run(ctx)
 		stop()

@@ -149,3 +149,11 @@ func isSessionKey(s string) bool {
 	_, err := hex.DecodeString(s)
 	return err == nil && len(s) == 2*sha256.Size && strings.ToLower(s) == s
 }
+
+// CheckSessionKey refuses what is not the key of a session.
+func CheckSessionKey(s string) error {
+	if !isSessionKey(s) {
+		return errors.New("the key of a session is malformed")
+	}
+	return nil
+}

@@ -105,6 +105,9 @@ func (s *Server) events() session.Events {
 			if name := sessionEvents[e]; name != "" {
 				s.record(of, audit.Event{Event: name})
 			}
+			if told := s.sessionEnd.Load(); told != nil && e == session.Ended {
+				(*told)(of.ID)
+			}
 		},
 		Decision: s.recordDecision,
 		Start: func(p *session.Process, took time.Duration, err error) {

@@ -49,6 +49,8 @@ type Server struct {
 	conns     *listen.Connections
 	listener  atomic.Pointer[listen.Listener] // nil: the server listens nowhere, or not yet
 
+	sessionEnd atomic.Pointer[func(id string)] // see OnSessionEnd; nil: nothing is told
+
 	working  atomic.Int64 // requests that may take time
 	draining drainState
 
@@ -181,6 +183,9 @@ type Origin struct {
 	// Attached is called when the client has opened or resumed a session, before it is told so. The connection waits for it. May be nil.
 	Attached func(sessionID string, ttl time.Duration, resumed bool)
 }
+
+// OnSessionEnd lets told be called with the id of each session that has ended from now on. It must return at once.
+func (s *Server) OnSessionEnd(told func(id string)) { s.sessionEnd.Store(&told) }
 
 // ServeStream serves one more connection, which has not come through the listener. It counts and ends like those of the listener:
 // with Serve, Drain or Close. If ctx ends before that, the connection is lost, and its session can be resumed. ServeStream returns when the connection

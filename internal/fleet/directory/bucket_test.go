@@ -500,3 +500,57 @@ func FuzzBeat(f *testing.F) {
 		}
 	})
 }
+
+// The record of a session that has ended is removed by its host and no other one, unless a newer connection is recorded. A gateway that writes
+// the record late does not bring it back.
+func TestRemoveEndedSessions(t *testing.T) {
+	t.Parallel()
+	bus := connect(t)
+	runLeases(t, bus(fleet.GatewayInbox))
+	sessions, err := NewSessions(bus("_A"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, thief := describe("box"), describe("thief")
+	boxBus, thiefBus := bus(fleet.HostInbox("box")), bus(fleet.HostInbox("thief"))
+	awaitLease(t, boxBus, box)
+	key, v := fleet.SessionKey("id"), fleet.Session{Host: "box", Epoch: 7, Principal: "p"}
+	rev, err := sessions.Create(t.Context(), key, v, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove := func(bus *nats.Conn, h fleet.Host, epoch uint64) {
+		t.Helper()
+		others := EndedSession{Key: fleet.SessionKey("unknown"), Epoch: 1}
+		if err := RemoveEnded(t.Context(), bus, h, []EndedSession{others, {Key: key, Epoch: epoch}}); err != nil {
+			t.Error(err)
+		}
+	}
+	stays := func(what string) {
+		t.Helper()
+		if got, _, err := sessions.lookUp(t.Context(), key, "p", true); err != nil || got != v {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
+	}
+	remove(boxBus, box, 6)
+	stays("an older epoch")
+	remove(thiefBus, thief, 7)
+	stays("another host")
+	if err := RemoveEnded(t.Context(), boxBus, box, []EndedSession{{Key: "*"}}); err == nil || !strings.Contains(err.Error(), "malformed") {
+		t.Error(err)
+	}
+	if err := RemoveEnded(t.Context(), boxBus, box, make([]EndedSession, MaxEnded+1)); err == nil || !strings.Contains(err.Error(), "too many") {
+		t.Error(err)
+	}
+	remove(boxBus, box, 7)
+	if _, _, err := sessions.lookUp(t.Context(), key, "p", true); !errors.Is(err, ErrNoSession) {
+		t.Errorf("after its end: %v", err)
+	}
+	if _, err := sessions.Touch(t.Context(), key, v, rev, time.Hour); !errors.Is(err, ErrConflict) {
+		t.Errorf("a late touch: %v", err)
+	}
+	if _, _, err := sessions.Keep(t.Context(), key, v, time.Hour); !errors.Is(err, ErrNoSession) {
+		t.Errorf("a late gateway brings it back: %v", err)
+	}
+	remove(boxBus, box, 7) // again
+}

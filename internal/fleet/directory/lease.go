@@ -25,7 +25,19 @@ const maxLease = 32 << 10
 type leaseRequest struct {
 	Host    fleet.Host `json:"host"`
 	Release bool       `json:"release,omitempty"` // the host gives its name back
+
+	// Ended are sessions of the host whose records are to be removed. The lease is not written then, except by older gateways.
+	Ended []EndedSession `json:"ended,omitempty"`
 }
+
+// An EndedSession is a session that a host does not have any more.
+type EndedSession struct {
+	Key   string `json:"key"`
+	Epoch uint64 `json:"epoch"` // of the newest link that the host has accepted
+}
+
+// MaxEnded is how many EndedSessions one message tells.
+const MaxEnded = 128
 
 // A leaseAnswer is the answer to it.
 type leaseAnswer struct {
@@ -40,7 +52,7 @@ type Lease struct{ bus *nats.Conn }
 // is the host to them.
 func Claim(ctx context.Context, bus *nats.Conn, h fleet.Host) (*Lease, error) {
 	l := &Lease{bus}
-	if err := l.ask(ctx, leaseRequest{Host: h}); err != nil {
+	if err := ask(ctx, bus, leaseRequest{Host: h}); err != nil {
 		return nil, err
 	}
 	return l, l.beat(h)
@@ -48,7 +60,7 @@ func Claim(ctx context.Context, bus *nats.Conn, h fleet.Host) (*Lease, error) {
 
 // Renew renews the lease, and tells all gateways that the host is reachable. They are told even if the lease cannot be written now.
 func (l *Lease) Renew(ctx context.Context, h fleet.Host) error {
-	err := l.ask(ctx, leaseRequest{Host: h})
+	err := ask(ctx, l.bus, leaseRequest{Host: h})
 	if errors.Is(err, ErrNameTaken) {
 		return err
 	}
@@ -58,7 +70,13 @@ func (l *Lease) Renew(ctx context.Context, h fleet.Host) error {
 // Release gives the name back, and tells all gateways that the host has left.
 func (l *Lease) Release(ctx context.Context, h fleet.Host) error {
 	h.Leaving = true
-	return errors.Join(l.beat(h), l.ask(ctx, leaseRequest{Host: h, Release: true}))
+	return errors.Join(l.beat(h), ask(ctx, l.bus, leaseRequest{Host: h, Release: true}))
+}
+
+// RemoveEnded lets a gateway remove the records of sessions that the host h had. A record stays if another gateway has written it for a newer
+// link meanwhile. After an error it may be called again.
+func RemoveEnded(ctx context.Context, bus *nats.Conn, h fleet.Host, sessions []EndedSession) error {
+	return ask(ctx, bus, leaseRequest{Host: h, Ended: sessions})
 }
 
 // beat tells all gateways how the host is.
@@ -70,7 +88,8 @@ func (l *Lease) beat(h fleet.Host) error {
 	return l.bus.Publish(fleet.BeatSubject(h.Name), text)
 }
 
-func (l *Lease) ask(ctx context.Context, r leaseRequest) error {
+// ask sends a request of a host to one of the gateways.
+func ask(ctx context.Context, bus *nats.Conn, r leaseRequest) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -80,7 +99,7 @@ func (l *Lease) ask(ctx context.Context, r leaseRequest) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaseTime)
 	defer cancel()
-	m, err := l.bus.RequestWithContext(ctx, fleet.LeaseSubject(r.Host.Name), text)
+	m, err := bus.RequestWithContext(ctx, fleet.LeaseSubject(r.Host.Name), text)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return &Unavailable{"no gateway is connected to the hub"}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -26,17 +27,22 @@ const (
 	maxLeaseConflicts = 3
 )
 
-// A LeaseWriter writes the leases of hosts for them.
+// A LeaseWriter writes the leases of hosts for them, and removes the records of their sessions that have ended.
 type LeaseWriter struct {
-	bus   *nats.Conn
-	hosts *bucket
-	log   *slog.Logger
+	bus      *nats.Conn
+	hosts    *bucket
+	sessions *Sessions
+	log      *slog.Logger
 }
 
 // NewLeaseWriter returns a LeaseWriter that does nothing until Run is called.
 func NewLeaseWriter(bus *nats.Conn, log *slog.Logger) (*LeaseWriter, error) {
 	b, err := newBucket(bus, fleet.HostsBucket, true)
-	return &LeaseWriter{bus, b, cmp.Or(log, discard)}, err
+	if err != nil {
+		return nil, err
+	}
+	sessions, err := NewSessions(bus)
+	return &LeaseWriter{bus, b, sessions, cmp.Or(log, discard)}, err
 }
 
 // Run answers hosts until ctx ends.
@@ -83,7 +89,11 @@ func (w *LeaseWriter) answer(ctx context.Context, m *nats.Msg) {
 	if err == nil {
 		err = r.Host.Check(name)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case len(r.Ended) > 0:
+		err = w.removeEnded(ctx, name, r.Ended)
+	default:
 		err = w.write(ctx, r)
 	}
 	switch {
@@ -99,6 +109,22 @@ func (w *LeaseWriter) answer(ctx context.Context, m *nats.Msg) {
 	if err != nil {
 		w.log.Debug("a host is not answered", "host", name, "err", err)
 	}
+}
+
+// removeEnded removes the records of sessions that a host had.
+func (w *LeaseWriter) removeEnded(ctx context.Context, host string, ended []EndedSession) error {
+	if len(ended) > MaxEnded {
+		return fmt.Errorf("%d sessions are too many for one message", len(ended))
+	}
+	for _, s := range ended {
+		if err := fleet.CheckSessionKey(s.Key); err != nil {
+			return err
+		}
+		if err := w.sessions.remove(ctx, s.Key, host, s.Epoch); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write writes or deletes a lease, if the name is free or the host's own.

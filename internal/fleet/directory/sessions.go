@@ -40,7 +40,7 @@ func (s *Sessions) put(ctx context.Context, key string, v fleet.Session, rev uin
 	return s.records.put(ctx, key, text, rev, ttl)
 }
 
-// lookUp returns the record of a session of a principal.
+// lookUp returns the record of a session of a principal. With ErrNoSession, the revision is above 0 if the record was removed.
 func (s *Sessions) lookUp(ctx context.Context, key, principal string, leader bool) (v fleet.Session, rev uint64, err error) {
 	e, err := s.records.get(ctx, key, leader)
 	if err == nil && e.value == nil && !leader {
@@ -50,7 +50,7 @@ func (s *Sessions) lookUp(ctx context.Context, key, principal string, leader boo
 	case err != nil:
 		return v, 0, err
 	case e.value == nil:
-		return v, 0, ErrNoSession
+		return v, e.rev, ErrNoSession
 	}
 	if err := json.Unmarshal(e.value, &v); err != nil {
 		return v, 0, fmt.Errorf("the record of the session cannot be read: %w", err)
@@ -83,12 +83,13 @@ func (s *Sessions) Touch(ctx context.Context, key string, v fleet.Session, rev u
 	return s.put(ctx, key, v, rev, ttl)
 }
 
-// Keep is Touch of a record whose revision is not known. It returns what is recorded: v, or what another gateway has written.
+// Keep is Touch of a record whose revision is not known. It returns what is recorded: v, or what another gateway has written. ErrNoSession means
+// that the record was removed, because the session has ended.
 func (s *Sessions) Keep(ctx context.Context, key string, v fleet.Session, ttl time.Duration) (now fleet.Session, rev uint64, err error) {
 	for range maxConflicts {
 		now, rev, err = s.lookUp(ctx, key, v.Principal, true)
-		if errors.Is(err, ErrNoSession) {
-			now, rev, err = v, 0, nil
+		if errors.Is(err, ErrNoSession) && rev == 0 {
+			now, err = v, nil
 		}
 		if err != nil {
 			return v, 0, err
@@ -98,4 +99,29 @@ func (s *Sessions) Keep(ctx context.Context, key string, v fleet.Session, ttl ti
 		}
 	}
 	return v, 0, &Unavailable{"several gateways write the record of the session at the same time"}
+}
+
+// removedTime is how long the directory remembers that a record was removed. The gateway of a client that leaves does not write it again then.
+const removedTime = time.Minute
+
+// remove removes the record of a session that has ended, if the session was on this host, and if no newer connection than that with this epoch
+// is recorded: the gateway of that connection is about to learn of the end, and may be about to write.
+func (s *Sessions) remove(ctx context.Context, key, host string, epoch uint64) error {
+	for attempt := range maxConflicts {
+		e, err := s.records.get(ctx, key, attempt > 0)
+		if err == nil && e.value == nil && attempt == 0 {
+			e, err = s.records.get(ctx, key, true) // it may be new
+		}
+		var v fleet.Session
+		switch {
+		case err != nil:
+			return err
+		case e.value == nil, json.Unmarshal(e.value, &v) != nil, v.Host != host, v.Epoch > epoch:
+			return nil
+		}
+		if _, err = s.records.put(ctx, key, nil, e.rev, removedTime); !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	return &Unavailable{"gateways write the record of the session all the time"}
 }

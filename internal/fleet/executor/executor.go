@@ -67,18 +67,19 @@ type Executor struct {
 	config Config
 	log    *slog.Logger
 	mux    *link.Mux
-	tasks  sync.WaitGroup // Run waits for them; grows only under mu, and before ended
+	tasks  sync.WaitGroup // Run waits for them; grows only under mu, and before over
 	early  wake.Signal    // the next beat is due now
 
 	serving context.Context // ends when Run ends
 	clients clients
+	ended   ended
 
 	mu       sync.Mutex
 	lease    *directory.Lease // nil: the name is not this executor's
 	sub      *nats.Subscription
 	dropped  <-chan nats.SubStatus // frames were dropped, because too many had arrived; nil without sub
 	draining bool
-	ended    bool // no link is served any more
+	over     bool // no link is served any more
 }
 
 // New returns an Executor that does nothing until Run is called.
@@ -86,6 +87,7 @@ func New(c Config) *Executor {
 	c.Host.Process = fleet.NewID()
 	c.ClaimPatience = cmp.Or(c.ClaimPatience, claimPatience)
 	e := &Executor{config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("host", c.Host.Name), early: wake.New()}
+	e.ended.waiting = wake.New()
 	e.mux = link.NewMux(link.Config{Publish: c.Bus.Publish, MaxFrame: c.Bus.MaxPayload, MaxLinks: maxLinks, Accept: e.accept, Log: e.log})
 	return e
 }
@@ -101,6 +103,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { e.mux.Run(helping) })
 	helpers.Go(func() { e.watchGateways(helping) })
+	helpers.Go(func() { e.reportEnded(helping) })
 	err := e.claim(ctx)
 	for err == nil && ctx.Err() == nil {
 		e.renew(ctx)
@@ -119,7 +122,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	stop()
 	e.mux.Close()
 	e.mu.Lock()
-	e.ended = true
+	e.over = true
 	e.mu.Unlock()
 	e.tasks.Wait()
 	helpers.Wait()
@@ -130,10 +133,10 @@ func (e *Executor) Run(ctx context.Context) error {
 func (e *Executor) begin(task func()) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.ended {
+	if !e.over {
 		e.tasks.Go(task)
 	}
-	return !e.ended
+	return !e.over
 }
 
 func (e *Executor) droppedFrames() <-chan nats.SubStatus {

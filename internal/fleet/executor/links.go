@@ -58,13 +58,14 @@ func (e *Executor) serve(c *client) {
 		default:
 		}
 	}
-	e.config.Server.ServeStream(e.serving, rpc.NewWebSocket(c.link, nil), server.Origin{
+	over := e.config.Server.ServeStream(e.serving, rpc.NewWebSocket(c.link, nil), server.Origin{
 		Client: listen.Client{Peer: c.open.Peer, Principal: c.open.Principal, ReadOnly: c.open.ReadOnly}, Host: e.config.Host.Name,
 		Attached: func(id string, ttl time.Duration, resumed bool) {
 			key := fleet.SessionKey(id)
 			if !resumed {
 				e.clients.take(c, key, firstEpoch)
 			}
+			e.clients.lives(key)
 			note, err := json.Marshal(fleet.Attached{Session: key, TTLMs: uint64(ttl.Milliseconds())})
 			if err != nil {
 				e.log.Error("a note cannot be encoded", "err", err)
@@ -73,12 +74,17 @@ func (e *Executor) serve(c *client) {
 			_ = c.link.Note(note) // if it fails, the link has ended
 		},
 	})
+	if over { // it may have ended before the host knew that it has a link
+		for _, key := range e.clients.heldBy(c) {
+			e.keyEnded(key)
+		}
+	}
 }
 
 // firstEpoch is the epoch of a new session.
 const firstEpoch = 1
 
-// fenceTime is how long the epoch of a session is remembered after its link has ended. The bus delivers no message so late.
+// fenceTime is how long the epoch of a session is remembered after its link and the session have ended. The bus delivers no message so late.
 const fenceTime = 2 * time.Minute
 
 // clients are the clients of the fleet, and the newest link of each session.
@@ -91,8 +97,9 @@ type clients struct {
 // newest is the newest link of a session.
 type newest struct {
 	epoch  uint64
+	lives  bool      // the host has the session
 	client *client   // nil: the link has ended
-	ended  time.Time // if so
+	ended  time.Time // if so, or if it does not live any more
 }
 
 func (s *clients) add(c *client) {
@@ -115,9 +122,42 @@ func (s *clients) take(c *client, session string, epoch uint64) (old *client, cu
 		}
 		old = n.client
 	}
-	s.sessions[session] = &newest{epoch: epoch, client: c}
+	n := &newest{epoch: epoch, client: c}
+	if before := s.sessions[session]; before != nil {
+		n.lives = before.lives
+	}
+	s.sessions[session] = n
 	c.held = append(c.held, session)
 	return old, true
+}
+
+// lives notes that the host has a session. It is remembered until over is called.
+func (s *clients) lives(session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.sessions[session]; n != nil {
+		n.lives = true
+	}
+}
+
+// over notes that a session has ended, and returns the epoch of its newest link. known is false if it has never had one, or if that was in
+// an earlier process.
+func (s *clients) over(session string, now time.Time) (epoch uint64, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.sessions[session]
+	if n == nil || !n.lives {
+		return 0, false
+	}
+	n.lives, n.ended = false, now
+	return n.epoch, true
+}
+
+// heldBy returns the keys of sessions that a client is or was the newest client of.
+func (s *clients) heldBy(c *client) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return c.held
 }
 
 // remove removes a client whose link has ended.
@@ -137,7 +177,7 @@ func (s *clients) forget(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, n := range s.sessions {
-		if n.client == nil && now.Sub(n.ended) > fenceTime {
+		if n.client == nil && !n.lives && now.Sub(n.ended) > fenceTime {
 			delete(s.sessions, key)
 		}
 	}

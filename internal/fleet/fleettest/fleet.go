@@ -221,6 +221,7 @@ func (f *Fleet) Host(c HostConfig) *Host {
 	conn := f.Connect(hub.RoleHost, c.Name, c.Address)
 	h := &Host{URL: l.URL, Server: srv, Done: make(chan error, 1), bus: conn}
 	h.Executor = executor.New(executor.Config{Bus: conn, Host: c.Host, Server: srv, ClaimPatience: c.ClaimPatience, Log: f.log})
+	srv.OnSessionEnd(h.SessionEnded)
 	joined, leave := context.WithCancel(context.Background())
 	serving, end := context.WithCancel(context.Background())
 	var tasks, joining sync.WaitGroup

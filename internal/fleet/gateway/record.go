@@ -41,6 +41,7 @@ type record struct {
 	session fleet.Session
 	rev     uint64
 	written time.Time
+	removed bool // the session has ended
 }
 
 func newRecord(key string, s fleet.Session, rev uint64) *record {
@@ -77,11 +78,18 @@ const firstEpoch = 1
 func (g *Gateway) touch(ctx context.Context, r *record, ttl func(session time.Duration) time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.removed {
+		return nil
+	}
 	rev, err := g.sessions.Touch(ctx, r.key, r.session, r.rev, ttl(r.session.TTL()))
 	if errors.Is(err, directory.ErrConflict) {
 		r.session, rev, err = g.sessions.Keep(ctx, r.key, r.session, attachedTTL(r.session.TTL()))
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, directory.ErrNoSession):
+		r.removed = true
+		return nil
+	case err != nil:
 		return err
 	}
 	r.rev, r.written = rev, time.Now()
