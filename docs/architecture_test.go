@@ -18,7 +18,7 @@ import (
 const module = "github.com/tetherexec/tether/"
 
 // support has the packages that are not part of the product: tests, benchmarks and examples may import anything.
-var support = regexp.MustCompile(`^(bench|conformance|docs|examples|interop|internal/console/browser|internal/fleet/fleettest|internal/tethertest|tools)(/|$)|/internal/`)
+var support = regexp.MustCompile(`^(bench|clients|conformance|docs|examples|interop|internal/console/browser|internal/fleet/fleettest|internal/tethertest|tools)(/|$)|/internal/`)
 
 // The table of packages in architecture.md names every package of the product, and each package imports only packages
 // that stand below it in the table.

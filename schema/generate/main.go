@@ -10,15 +10,16 @@ import (
 	"path/filepath"
 )
 
-// outputs are the generated files, and what writes each.
+// outputs are the generated files, and what writes each. The clients have copies, because they are packages of their own.
 var outputs = []struct {
 	name  string
 	write func(*model) []byte
 }{
-	{"tether.json", writeJSONSchema},
-	{"openrpc.json", writeOpenRPC},
-	{"tether.ts", writeTypeScript},
-	{"tether.py", writePython},
+	{"schema/tether.json", writeJSONSchema},
+	{"schema/openrpc.json", writeOpenRPC},
+	{"schema/tether.ts", writeTypeScript},
+	{"schema/tether.py", writePython},
+	{"clients/python/tetherexec/protocol.py", writePython},
 }
 
 func main() {
@@ -30,14 +31,14 @@ func main() {
 	}
 }
 
-// generate writes the files into the folder schema of the repository at root, or compares them.
+// generate writes the files into the repository at root, or compares them.
 func generate(root string, check bool) error {
 	m, err := readModel(filepath.Join(root, "wire"))
 	if err != nil {
 		return err
 	}
 	for _, out := range outputs {
-		name := filepath.Join(root, "schema", out.name)
+		name := filepath.Join(root, filepath.FromSlash(out.name))
 		want := out.write(m)
 		if !check {
 			if err := os.WriteFile(name, want, 0o644); err != nil {
@@ -46,7 +47,7 @@ func generate(root string, check bool) error {
 			continue
 		}
 		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
-			return fmt.Errorf("schema/%s does not describe package wire as it is now: run `make schema`, and commit the result", out.name)
+			return fmt.Errorf("%s does not describe package wire as it is now: run `make schema`, and commit the result", out.name)
 		}
 	}
 	return nil
