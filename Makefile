@@ -15,7 +15,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit test-cli test-conformance test-interop test-console interop record soak model bench fuzz demos fleet-demo clean bubblewrap schema
+.PHONY: help build run test check test-unit test-cli test-conformance test-interop test-console test-clients interop record soak model bench fuzz demos fleet-demo clean bubblewrap websockets schema
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +26,8 @@ build: ## build bin/tether, and bin/tether-mcp and bin/tether-fleet, which have 
 run: build ## build, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
 
-test: bubblewrap ## everything CI runs: check and the five targets below, three at a time
-	@scripts/in-memory $(MAKE) --no-print-directory -j 3 check test-unit test-cli test-conformance test-interop test-console
+test: bubblewrap ## everything CI runs: check and the six targets below, three at a time
+	@scripts/in-memory $(MAKE) --no-print-directory -j 3 check test-unit test-cli test-conformance test-interop test-console test-clients
 
 check: ## format, vet for each platform, lint, compare the schema with the code
 	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
@@ -62,6 +62,9 @@ test-console: ## the page of the console, under node and in a browser
 	@scripts/need-chromium
 	go -C internal/console/browser vet .
 	go -C internal/console/browser test -vet=off -timeout $(TIMEOUT) .
+
+test-clients: websockets ## the clients in Go and Python, with one script
+	go test -vet=off -timeout $(TIMEOUT) ./clients/conformance
 
 interop: build ## compare bin/tether and the recording with the live reference
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(TIMEOUT) ./interop -live
@@ -104,3 +107,7 @@ clean: ## remove the built programs; the reference in .reference/ stays
 # One of the two backends of the sandbox on Linux; tests compare them.
 bubblewrap:
 	@scripts/need-bubblewrap
+
+# For the tests of the Python client.
+websockets:
+	@scripts/need-websockets

@@ -24,6 +24,22 @@ CODE_OVERLOADED = -32001
 # InvalidAppRequest begins every answer to a request that cannot be decoded.
 INVALID_APP_REQUEST = "Invalid request: "
 
+# Limits of a description. Above them it is cut, and says so.
+# bytes of argv
+MAX_DESCRIBED_ARGV = 65536
+# places of a sandbox and exceptions in them; patterns of hosts
+MAX_DESCRIBED_RULES = 256
+# different decisions about hosts
+MAX_DESCRIBED_HOSTS = 256
+
+# Values of NetworkFacts.Type.
+NETWORK_OFF = "off"
+NETWORK_OF_MACHINE = "machine"
+# a proxy is offered to the process, which can reach other hosts without it
+NETWORK_BY_PROXY = "proxy"
+# proxies are the only way out
+NETWORK_MANAGED = "managed"
+
 # Methods by which a client asks about the executor.
 METHOD_ENVIRONMENT_CONFIG_READ = "environmentConfig/read"
 METHOD_DISCOVER_ROOTS = "capabilityRoots/discoverV1"
@@ -256,10 +272,14 @@ METHOD_PROCESS_TERMINATE_ANY = "tether/process/terminate"
 METHOD_PROCESS_STATE = "tether/process/state"
 METHOD_PROCESS_SEARCH = "tether/process/search"
 METHOD_PROCESS_READ_ANY = "tether/process/read"
+METHOD_PROCESS_DESCRIBE = "tether/process/describe"
+METHOD_PROCESS_TAKE_CONTROL = "tether/process/takeControl"
+METHOD_PROCESS_GIVE_CONTROL = "tether/process/giveControl"
 METHOD_SESSION_LIST = "tether/session/list"
 METHOD_SESSION_END = "tether/session/end"
 METHOD_KEEPER_STATE = "tether/keeper/state"
 METHOD_KEEPER_UPGRADE = "tether/keeper/upgrade"
+METHOD_CONSOLE_CODE = "tether/console/code"
 # NoteGoodbye is the last notification of a server that shuts down and ends its sessions,
 # for clients that have asked for it in initialize. It has no parameters.
 NOTE_GOODBYE = "tether/goodbye"
@@ -268,6 +288,7 @@ NOTE_OBSERVED_OUTPUT = "tether/process/output"
 NOTE_OBSERVED_EXITED = "tether/process/exited"
 NOTE_OBSERVED_CLOSED = "tether/process/closed"
 NOTE_OBSERVED_EVICTED = "tether/process/evicted"
+NOTE_OBSERVED_CONTROL = "tether/process/control"
 
 # Streams of process output.
 STREAM_STDOUT = "stdout"
@@ -567,6 +588,28 @@ class ConfigReadResult(TypedDict):
     requirements: "ConfigLayers"
 
 
+class ConsoleCode(TypedDict):
+    """ConsoleCode answers tether/console/code: a code with which a browser can use the console of the server, once, as the client that has asked
+    for it.
+    """
+
+    code: "str"
+
+    # how long the code can be used
+    expiresMs: "int"
+
+    # of the page; absent: the address of the server
+    origin: NotRequired["str | None"]
+
+
+class ControlParams(TypedDict):
+    """ControlParams names a process of any session, for tether/process/takeControl and tether/process/giveControl."""
+
+    processId: "str"
+
+    sessionId: NotRequired["str | None"]
+
+
 class CopyParams(TypedDict):
     """CopyParams copies a file, a link or a directory."""
 
@@ -613,6 +656,57 @@ class DenialFact(TypedDict):
 
     # the kind of the denied system call, such as DeniedNetwork
     syscall: NotRequired["str | None"]
+
+
+class DescribeParams(TypedDict):
+    """DescribeParams asks for facts about a process of any session."""
+
+    processId: "str"
+
+    sessionId: NotRequired["str | None"]
+
+
+class DescribeResult(TypedDict):
+    """DescribeResult answers tether/process/describe. It never has values of environment variables."""
+
+    # as in a list without its usage, but with up to MaxDescribedArgv bytes of argv
+    process: "ProcessInfo"
+
+    arg0: NotRequired["str | None"]
+
+    pipeStdin: "bool"
+
+    oneStream: "bool"
+
+    keepNewest: "bool"
+
+    # as in StartParams
+    metadata: NotRequired["StartMetadata | None"]
+
+    sandbox: "SandboxFacts"
+
+    network: "NetworkFacts"
+
+    # sandbox and network for people, line by line, as `tether sandbox explain` prints them
+    text: "list[str]"
+
+    # about hosts so far, in the order in which they came first
+    decisions: "list[HostDecision]"
+
+    # decisions that are not among them
+    moreDecisions: NotRequired["int"]
+
+    # absent: there are none
+    limits: NotRequired["LimitsInForce | None"]
+
+    # from here on: as in ProcessExited
+    sandboxDenied: NotRequired["bool"]
+
+    tetherDenial: NotRequired["DenialFact | None"]
+
+    tetherLimit: NotRequired["str | None"]
+
+    tetherFailure: NotRequired["str | None"]
 
 # Dimension is a number of rows or columns.
 Dimension: TypeAlias = int
@@ -910,6 +1004,36 @@ class HandleResult(TypedDict):
     """HandleResult answers fs/open."""
 
     handleId: "str"
+
+
+class HostDecision(TypedDict):
+    """A HostDecision is a decision about a host that a process wanted to reach, and how often it was made."""
+
+    host: "str"
+
+    port: "int"
+
+    # as in NetworkQuestion
+    protocol: "str"
+
+    # allow, deny or ask
+    decision: "str"
+
+    # as in NetworkDecision, like the members below
+    source: "str"
+
+    reason: "str"
+
+    rule: NotRequired["str | None"]
+
+    address: NotRequired["str | None"]
+
+    count: "int"
+
+    # Unix time
+    firstMs: "int"
+
+    lastMs: "int"
 
 # Inherit says which of the server's variables a child starts with.
 Inherit: TypeAlias = Literal["core", "all", "none"]
@@ -1235,6 +1359,26 @@ class NetworkDecision(TypedDict):
 
     tetherAddress: NotRequired["str | None"]
 
+
+class NetworkFacts(TypedDict):
+    """NetworkFacts say what the network of a process lets it reach."""
+
+    type: "str"
+
+    # of its proxy, see NetworkMode; absent: it has no proxy of the server
+    mode: NotRequired["str | None"]
+
+    # patterns of hosts
+    allow: "list[str]"
+
+    deny: "list[str]"
+
+    # the client decides about hosts that no pattern matches
+    asks: "bool"
+
+    # some patterns are left out
+    partial: NotRequired["bool"]
+
 # NetworkMode restricts the requests to hosts that may be reached.
 NetworkMode: TypeAlias = Literal["limited", "full"]
 
@@ -1349,6 +1493,18 @@ class ObservedClosed(TypedDict):
     timeMs: "int"
 
     tetherSurvivors: NotRequired["list[Survivor]"]
+
+
+class ObservedControl(TypedDict):
+    """ObservedControl is the notification tether/process/control: another connection types to the process. An observer whose process is controlled gets it first."""
+
+    observeId: "int"
+
+    # its name, for people; absent: no connection has control
+    holder: NotRequired["str | None"]
+
+    # it is the observer's own connection
+    mine: "bool"
 
 
 class ObservedEvicted(TypedDict):
@@ -1574,6 +1730,9 @@ class ProcessInfo(TypedDict):
     blocked: "bool"
 
     observers: "int"
+
+    # the name of the connection that has taken control; absent: none has
+    controlledBy: NotRequired["str | None"]
 
     # Usage of the process and all its descendants; absent if it is not known.
     cpuMs: NotRequired["int | None"]
@@ -1886,6 +2045,26 @@ class SandboxEntry(TypedDict):
 
     missing_path_behavior: NotRequired["MissingPath | None"]
 
+
+class SandboxFacts(TypedDict):
+    """SandboxFacts say what the sandbox of a process lets it do with files."""
+
+    # as in StartResult; "none": there is no sandbox, and the process has the rights of the server
+    type: "str"
+
+    fullRead: "bool"
+
+    fullWrite: "bool"
+
+    # all other paths are hidden; nothing is listed if FullWrite
+    readable: "list[SandboxPlace]"
+
+    # likewise, for changes
+    writable: "list[SandboxPlace]"
+
+    # some places or exceptions are left out, or the rules are not kept any more
+    partial: NotRequired["bool"]
+
 # SandboxOverride says how the client arrived at this policy.
 SandboxOverride: TypeAlias = Literal["noOverride", "escalatedSandboxWithRestrictions", "bypassSandboxFirstAttempt"]
 
@@ -1914,6 +2093,27 @@ class SandboxPathSpecial(TypedDict):
 
 # SandboxPath is the path of an entry. It is a union; Type selects the variant.
 SandboxPath: TypeAlias = Union["SandboxPathPath", "SandboxPathGlobPattern", "SandboxPathSpecial"]
+
+
+class SandboxPlace(TypedDict):
+    """A SandboxPlace is a directory or file with all that is below it."""
+
+    # in the form of the executor's system
+    path: "str"
+
+    except: "list[SandboxRule]"
+
+
+class SandboxRule(TypedDict):
+    """A SandboxRule is an exception in a place."""
+
+    path: "str"
+
+    # deny, read or write
+    access: "str"
+
+    # where it comes from, for people
+    rule: "str"
 
 
 class SearchLine(TypedDict):
@@ -2756,9 +2956,15 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/process/exited": ("server", ObservedExited, None, "observe"),
     "tether/process/closed": ("server", ObservedClosed, None, "observe"),
     "tether/process/evicted": ("server", ObservedEvicted, None, "observe"),
+    "tether/process/describe": ("client", DescribeParams, DescribeResult, "describe"),
+    "tether/process/takeControl": ("client", ControlParams, Empty, "control"),
+    "tether/process/giveControl": ("client", ControlParams, Empty, "control"),
+    "tether/process/control": ("server", ObservedControl, None, "control"),
     "tether/session/list": ("client", NoParams, SessionListResult, "list"),
     "tether/session/end": ("client", SessionEndParams, SessionEndResult, "endSession"),
     "tether/keeper/state": ("client", NoParams, KeeperState, "keeper"),
+    "tether/console/code": ("client", Empty, ConsoleCode, "console"),
+    "tether/keeper/state": ("client", Empty, KeeperState, "keeper"),
     "tether/keeper/upgrade": ("client", UpgradeParams, UpgradeResult, "keeper"),
 }
 
