@@ -2098,13 +2098,15 @@ class SandboxPathSpecial(TypedDict):
 SandboxPath: TypeAlias = Union["SandboxPathPath", "SandboxPathGlobPattern", "SandboxPathSpecial"]
 
 
-class SandboxPlace(TypedDict):
-    """A SandboxPlace is a directory or file with all that is below it."""
-
-    # in the form of the executor's system
-    path: "str"
-
-    except: "list[SandboxRule]"
+# A SandboxPlace is a directory or file with all that is below it.
+SandboxPlace = TypedDict(
+    "SandboxPlace",
+    {
+        # in the form of the executor's system
+        "path": "str",
+        "except": "list[SandboxRule]",
+    },
+)
 
 
 class SandboxRule(TypedDict):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -136,6 +137,10 @@ func pyClass(b *strings.Builder, name, doc string, fields []field) {
 
 // pyClassWith writes a class; first is the type of its first member if it is not empty.
 func pyClassWith(b *strings.Builder, name, doc string, fields []field, first string) {
+	if slices.ContainsFunc(fields, func(f field) bool { return slices.Contains(pyKeywords, f.name) }) {
+		pyDict(b, name, doc, fields, first)
+		return
+	}
 	fmt.Fprintf(b, "class %s(TypedDict):\n", name)
 	if !pyDoc(b, doc) && len(fields) == 0 {
 		b.WriteString("    pass\n")
@@ -145,17 +150,35 @@ func pyClassWith(b *strings.Builder, name, doc string, fields []field, first str
 			b.WriteByte('\n')
 		}
 		pyComment(b, "    ", f.doc)
-		use := pyUse(f.of, f.nullable)
-		if i == 0 && first != "" {
-			use = first
-		} else {
-			use = strconv.Quote(use)
-		}
-		if !f.required {
-			use = "NotRequired[" + use + "]"
-		}
-		fmt.Fprintf(b, "    %s: %s\n", f.name, use)
+		fmt.Fprintf(b, "    %s: %s\n", f.name, pyMember(f, i, first))
 	}
+}
+
+// pyMember is the type of the i-th member; first is that of the first one if it is not empty.
+func pyMember(f field, i int, first string) string {
+	use := strconv.Quote(pyUse(f.of, f.nullable))
+	if i == 0 && first != "" {
+		use = first
+	}
+	if !f.required {
+		use = "NotRequired[" + use + "]"
+	}
+	return use
+}
+
+// pyKeywords cannot be members of a class.
+var pyKeywords = strings.Fields(`False None True and as assert async await break class continue def del elif else except finally for from
+	global if import in is lambda nonlocal not or pass raise return try while with yield`)
+
+// pyDict writes a TypedDict that has a keyword of Python as the name of a member.
+func pyDict(b *strings.Builder, name, doc string, fields []field, first string) {
+	pyComment(b, "", doc)
+	fmt.Fprintf(b, "%s = TypedDict(\n    %q,\n    {\n", name, name)
+	for i, f := range fields {
+		pyComment(b, "        ", f.doc)
+		fmt.Fprintf(b, "        %q: %s,\n", f.name, pyMember(f, i, first))
+	}
+	b.WriteString("    },\n)\n")
 }
 
 func pyUse(r *ref, nullable bool) (s string) {

@@ -2095,13 +2095,15 @@ class SandboxPathSpecial(TypedDict):
 SandboxPath: TypeAlias = Union["SandboxPathPath", "SandboxPathGlobPattern", "SandboxPathSpecial"]
 
 
-class SandboxPlace(TypedDict):
-    """A SandboxPlace is a directory or file with all that is below it."""
-
-    # in the form of the executor's system
-    path: "str"
-
-    except: "list[SandboxRule]"
+# A SandboxPlace is a directory or file with all that is below it.
+SandboxPlace = TypedDict(
+    "SandboxPlace",
+    {
+        # in the form of the executor's system
+        "path": "str",
+        "except": "list[SandboxRule]",
+    },
+)
 
 
 class SandboxRule(TypedDict):
@@ -2964,7 +2966,6 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/session/end": ("client", SessionEndParams, SessionEndResult, "endSession"),
     "tether/keeper/state": ("client", NoParams, KeeperState, "keeper"),
     "tether/console/code": ("client", Empty, ConsoleCode, "console"),
-    "tether/keeper/state": ("client", Empty, KeeperState, "keeper"),
     "tether/keeper/upgrade": ("client", UpgradeParams, UpgradeResult, "keeper"),
 }
 
