@@ -56,10 +56,11 @@ func (r *consoleRequest) run(ctx context.Context, cmd *cobra.Command) error {
 	var server address
 	if err := r.withObserver(ctx, cmd.ErrOrStderr(), func(conn *connection) (err error) {
 		server = conn.server.address
-		if !conn.Has(client.FeatureConsole) {
-			return errors.New("the server has no console: it was started with --no-console, or is not a tether server of this version")
+		if named, ok, _ := r.address(); ok {
+			server = named // as given
 		}
-		return conn.Call(ctx, client.AtMostOnce, wire.MethodConsoleCode, wire.Empty{}, &code)
+		code, err = r.code(ctx, conn)
+		return err
 	}); err != nil {
 		return err
 	}
@@ -73,16 +74,32 @@ func (r *consoleRequest) run(ctx context.Context, cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return r.show(cmd, origin, code.Code)
+		return r.show(cmd, origin, server.query().Encode(), code.Code)
 	}
 	passing, err := relay.Listen(func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", socket) }, log)
 	if err != nil {
 		return err
 	}
-	if err := r.show(cmd, passing.Origin(), code.Code); err != nil {
+	if err := r.show(cmd, passing.Origin(), "", code.Code); err != nil {
 		return err
 	}
 	return passing.Serve(ctx)
+}
+
+// code asks the server for a code. A gateway passes requests on to a host, so that it is asked over HTTP.
+func (r *consoleRequest) code(ctx context.Context, conn *connection) (code wire.ConsoleCode, err error) {
+	switch {
+	case conn.Has(client.FeatureConsole):
+		err = conn.Call(ctx, client.AtMostOnce, wire.MethodConsoleCode, wire.Empty{}, &code)
+		return code, err
+	case conn.Host() != "" && conn.server.command == nil:
+		gateway, o, err := r.gateway()
+		if err != nil {
+			return code, err
+		}
+		return client.ConsoleCode(ctx, gateway.url, o)
+	}
+	return code, fmt.Errorf("%w: it was started with --no-console, or is not a tether server of this version", client.ErrNoConsole)
 }
 
 // servePages serves the page here, for a server that is reached by a command.
@@ -98,15 +115,15 @@ func (r *consoleRequest) servePages(ctx context.Context, cmd *cobra.Command, ser
 	if err != nil {
 		return err
 	}
-	if err := r.show(cmd, origin, code); err != nil {
+	if err := r.show(cmd, origin, "", code); err != nil {
 		return err
 	}
 	return pages.Serve(ctx)
 }
 
 // show prints the URL of the page and opens it.
-func (r *consoleRequest) show(cmd *cobra.Command, origin, code string) error {
-	page := console.URL(origin, code)
+func (r *consoleRequest) show(cmd *cobra.Command, origin, query, code string) error {
+	page := console.URL(origin, query, code)
 	if _, err := fmt.Fprintln(cmd.OutOrStdout(), page); err != nil {
 		return fmt.Errorf("print URL: %w", err)
 	}

@@ -16,6 +16,7 @@ type gatewayFlags struct {
 
 	bus    busFlags
 	listen listenFlags
+	door   consoleFlags
 	window byteSize // 0: not given
 	log    logFlags
 	file   configFlags
@@ -57,6 +58,7 @@ func newGateway(args []string, stdout *os.File) *cobra.Command {
 	fs.StringVar(&flags.listen.cfg.URL, "listen", listen.DefaultURL, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT or unix://PATH")
 	group(fs, "Where to listen", "listen")
 	flags.listen.define(fs)
+	flags.door.define(fs)
 	fs.Var(&flags.window, "window", "how much a session may have in flight in each direction between the\ngateway and its host (default 1MiB)")
 	flags.log.define(fs, "warn")
 	onlyOnce(fs)

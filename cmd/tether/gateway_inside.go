@@ -19,6 +19,9 @@ func (f *gatewayFlags) run(ctx context.Context, stdout *os.File, stderr io.Write
 	if err != nil {
 		return err
 	}
+	if cfg.Console, err = f.door.config(); err != nil {
+		return err
+	}
 	if _, err := readCreds(f.bus.creds, roleGateway, stderr); err != nil {
 		return err
 	}

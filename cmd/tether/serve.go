@@ -285,7 +285,7 @@ func printConsole(stderr io.Writer, l *listen.Listener) {
 	if origin := l.PageOrigin(); origin != "" {
 		code, err := l.Console.Code(console.Grant{})
 		if err == nil {
-			printLine(stderr, "console (within a minute): "+console.URL(origin, code.Text))
+			printLine(stderr, "console (within a minute): "+console.URL(origin, "", code.Text))
 		}
 		return
 	}

@@ -115,5 +115,10 @@ func (c *Console) Origin() string {
 	return c.config.Origins[0]
 }
 
-// URL returns the URL of the page at an origin, for a person with a code.
-func URL(origin, code string) string { return origin + Path + "#code=" + code }
+// URL returns the URL of the page at an origin, for a person with a code. The query is that of the URL of a client, and may be empty.
+func URL(origin, query, code string) string {
+	if query != "" {
+		query = "?" + query
+	}
+	return origin + Path + query + "#code=" + code
+}

@@ -16,6 +16,9 @@ import (
 const Path = "/console/"
 
 const (
+	// PathCode is where clients ask for a code over HTTP. The listener serves it, because it knows its clients.
+	PathCode = Path + "code"
+
 	pathLogin  = Path + "login"
 	pathSocket = Path + "socket"
 

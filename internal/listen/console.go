@@ -6,11 +6,16 @@ import (
 	"strings"
 
 	"github.com/tetherexec/tether/internal/console"
+	"github.com/tetherexec/tether/wire"
 )
 
 // serveConsole answers a request of a browser. A browser that is logged in to the console becomes a client like any other, with the
 // principal of the client that has let it in.
 func (u *upgrader) serveConsole(w http.ResponseWriter, r *http.Request) {
+	if r.URL.EscapedPath() == console.PathCode {
+		u.serveCode(w, r)
+		return
+	}
 	o := u.console.Serve(w, r)
 	switch {
 	case o.Refused == console.NoLogin && r.Method == http.MethodPost: // the page asks whether it is logged in
@@ -23,6 +28,46 @@ func (u *upgrader) serveConsole(w http.ResponseWriter, r *http.Request) {
 		}
 		u.upgrade(w, r, Client{Principal: o.Grant.Principal, ReadOnly: o.Grant.ReadOnly, Query: o.Query})
 	}
+}
+
+// serveCode answers a client that asks for a code. A gateway has no other way to let browsers in: it passes on the requests of its clients
+// unread. The checks are those of other pages; besides, no page may ask, not even the console's own.
+func (u *upgrader) serveCode(w http.ResponseWriter, r *http.Request) {
+	principal, err := u.auth.Check(r)
+	switch {
+	case r.Header["Origin"] != nil || r.Header["Sec-Fetch-Site"] != nil || !u.named(r):
+		u.logRefusal("request for a code refused", "peer", r.RemoteAddr, "origin", truncate(r.Header.Get("Origin")), "host", truncate(r.Host))
+		w.WriteHeader(http.StatusForbidden)
+	case err != nil:
+		u.logRefusal("client not authenticated", "peer", r.RemoteAddr, "err", err)
+		refuse(w, http.StatusUnauthorized, err.Error())
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", "POST")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	default:
+		code, err := ConsoleCode(u.console, Client{Principal: principal})
+		if err != nil {
+			refuse(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		u.log.Info("a client lets a browser in", "peer", r.RemoteAddr)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Write(wire.AppendValue(nil, &code)) // an error only concerns the client
+	}
+}
+
+// ConsoleCode returns a code for the browser of a client.
+func ConsoleCode(page *console.Console, of Client) (wire.ConsoleCode, error) {
+	code, err := page.Code(console.Grant{Principal: of.Principal, ReadOnly: of.ReadOnly})
+	if err != nil {
+		return wire.ConsoleCode{}, err
+	}
+	answer := wire.ConsoleCode{Code: code.Text, ExpiresMs: uint64(code.Expires.Milliseconds()), ReadOnly: code.ReadOnly}
+	if origin := page.Origin(); origin != "" {
+		answer.Origin = &origin
+	}
+	return answer, nil
 }
 
 // maxLogged limits what a stranger can put into a line of the log.

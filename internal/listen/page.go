@@ -38,7 +38,7 @@ func (u *upgrader) page(path string) *Page {
 // the server by its address: a web page whose host name resolves to this address sends that name, and is refused.
 func (u *upgrader) servePage(w http.ResponseWriter, r *http.Request, p *Page) {
 	switch _, err := u.auth.Check(r); {
-	case u.auth == nil && certified(r) == "" && !console.NamesAddress(r.Host):
+	case !u.named(r):
 		refuse(w, http.StatusForbidden, "without authentication, ask by address or as localhost")
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET,HEAD")
@@ -49,4 +49,9 @@ func (u *upgrader) servePage(w http.ResponseWriter, r *http.Request, p *Page) {
 		w.Header().Set("Content-Type", p.Type)
 		p.Write(w)
 	}
+}
+
+// named reports whether a request that is not authenticated names the server as only programs of a user do, by its address.
+func (u *upgrader) named(r *http.Request) bool {
+	return u.auth != nil || certified(r) != "" || console.NamesAddress(r.Host)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/tetherexec/tether/internal/console"
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -27,7 +28,7 @@ func (r *request) consoleCode(*wire.Empty) (wire.ConsoleCode, error) {
 	case page == nil:
 		return wire.ConsoleCode{}, wire.Errorf(wire.CodeInvalidRequest, "this server has no console")
 	}
-	code, err := page.Code(console.Grant{Principal: r.conn.origin.Client.Principal, ReadOnly: r.conn.readOnly()})
+	code, err := listen.ConsoleCode(page, r.conn.origin.Client)
 	switch {
 	case errors.Is(err, console.ErrWatcher):
 		return wire.ConsoleCode{}, errReadOnly(r.Method)
@@ -35,9 +36,5 @@ func (r *request) consoleCode(*wire.Empty) (wire.ConsoleCode, error) {
 		return wire.ConsoleCode{}, wire.Errorf(wire.CodeInvalidRequest, "%v", err)
 	}
 	r.conn.log.Info("a client lets a browser in")
-	result := wire.ConsoleCode{Code: code.Text, ExpiresMs: uint64(code.Expires.Milliseconds()), ReadOnly: code.ReadOnly}
-	if origin := page.Origin(); origin != "" {
-		result.Origin = &origin
-	}
-	return result, nil
+	return code, nil
 }

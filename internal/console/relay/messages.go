@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -107,12 +106,11 @@ const closePatience = 2 * time.Second
 
 // sendClose tells a page why its connection ends.
 func sendClose(page *rpc.WebSocket, code uint16, why error) {
-	if e, ok := errors.AsType[*rpc.CloseError](why); ok {
-		why = errors.New(e.Reason)
+	told, ok := errors.AsType[*rpc.CloseError](why)
+	if !ok {
+		told = &rpc.CloseError{Code: code, Reason: fmt.Sprint(why)}
 	}
-	reason := fmt.Sprint(why)
-	reason = reason[:min(len(reason), 120)] // a control frame has room for 123 bytes
 	conn := page.Conn()
 	conn.SetWriteDeadline(time.Now().Add(closePatience))
-	_, _ = conn.Write(websocket.AppendFrame(nil, websocket.Close, true, false, append(binary.BigEndian.AppendUint16(nil, code), reason...)))
+	_, _ = conn.Write(websocket.AppendFrame(nil, websocket.Close, true, false, rpc.ClosePayload(told)))
 }

@@ -18,7 +18,7 @@ async function post(body: object): Promise<Response> {
 export async function signIn(): Promise<boolean> {
   const code = new URLSearchParams(location.hash.slice(1)).get("code");
   if (!code) return localStorage.getItem(keyName) !== null;
-  history.replaceState(null, "", location.pathname);
+  history.replaceState(null, "", location.pathname + location.search);
   const answer = await post({ code });
   if (!answer.ok) return isAdmitted();
   const { key } = (await answer.json()) as { key: string };
@@ -26,12 +26,14 @@ export async function signIn(): Promise<boolean> {
   return true;
 }
 
-/** The address of the socket beside this page. */
+/** The address of the socket beside this page. What the page's own address asks for, such as a host behind a gateway, goes along. */
 export function socketURL(): string {
   const url = new URL("socket", location.href);
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
   url.hash = "";
-  url.search = new URLSearchParams({ key: localStorage.getItem(keyName) ?? "" }).toString();
+  const query = new URLSearchParams(location.search);
+  query.set("key", localStorage.getItem(keyName) ?? "");
+  url.search = query.toString();
   return url.href;
 }
 
