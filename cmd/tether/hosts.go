@@ -23,9 +23,9 @@ func newHosts(args []string, stdout *os.File) *cobra.Command {
 		Use:   nameHosts + " [flags]",
 		Short: shortHosts,
 		Long: "List the executors of a fleet. A host is reachable, draining (it gets no new sessions), or unreachable:\n" +
-			"it has not been heard of for some seconds, and its sessions may come back with it. RUNNING is how many\n" +
-			"commands run there, and the capacity of the host. LOAD is that of the machine in the last minute, for\n" +
-			"each processor. AGE is the time since the host was last heard of.",
+			"it has not been heard of for some seconds, and its sessions may come back with it. It is listed for\n" +
+			"24 h. RUNNING is how many commands run there, and the capacity of the host. LOAD is that of the machine\n" +
+			"in the last minute, for each processor. AGE is the time since the host was last heard of.",
 		Example: "  tether hosts --nats nats://127.0.0.1:4222 --creds operator.creds\n" +
 			"  tether hosts --watch\n" +
 			"  tether hosts drain build-1",

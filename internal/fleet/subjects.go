@@ -4,10 +4,13 @@ import "strings"
 
 // Streams of the directory. Each is a key-value bucket of NATS: the subject of a key is $KV.BUCKET.KEY.
 const (
-	HostsBucket    = "tether-hosts"    // leases: one key per host
+	HostsBucket    = "tether-hosts"    // leases: one key per host; and see LastPrefix
 	SessionsBucket = "tether-sessions" // one key per session, see SessionKey
 	DrainsBucket   = "tether-drains"   // hosts that an operator drains: one key per host
 )
+
+// LastPrefix and the name of a host are the key of what gateways have heard last of a host that is not reachable. No host can have such a name.
+const LastPrefix = "last_"
 
 // KeySubject is the subject to which the value of a key is published.
 func KeySubject(bucket, key string) string { return "$KV." + bucket + "." + key }

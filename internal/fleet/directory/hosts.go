@@ -20,7 +20,7 @@ const (
 	// maxHosts limits the table. Hosts above it are not known here.
 	maxHosts = 200_000
 
-	// forgetAfter is how long a host that is not reachable stays in the table.
+	// forgetAfter is how long a host that is not reachable stays in the table and in the directory.
 	forgetAfter = 24 * time.Hour
 
 	// lookInterval is how often the table looks for hosts that are no longer reachable.
@@ -77,6 +77,9 @@ type knownHost struct {
 	gone     bool // it did not answer since then
 	last     State
 	assigned int // sessions that Choose has given it since its last beat
+
+	recorded   bool // the directory has a record of it; see lastHeard
+	onlyRecord bool // it is known from such a record
 }
 
 // NewHosts returns an empty table. Run fills it. A gateway makes the buckets, if there are none; an operator may not.
@@ -105,6 +108,13 @@ func (t *Hosts) Run(ctx context.Context) error {
 				t.log.Debug("unsubscribe", "err", err)
 			}
 		}()
+	}
+	if t.leases.mayMake {
+		helping, stop := context.WithCancel(ctx)
+		var helper sync.WaitGroup
+		defer helper.Wait()
+		defer stop()
+		helper.Go(func() { t.recordSilent(helping) })
 	}
 	status := t.bus.StatusChanged(nats.CONNECTED)
 	defer t.bus.RemoveStatusListener(status)
@@ -183,7 +193,7 @@ func (t *Hosts) hear(h fleet.Host, beat bool) {
 			t.removeLocked(old)
 		}
 		return
-	case old != nil && !beat: // beats are newer than the lease
+	case old != nil && !beat && !old.onlyRecord: // beats are newer than the lease
 		return
 	case old == nil && len(t.hosts) >= maxHosts:
 		return
@@ -226,7 +236,12 @@ func (t *Hosts) load(ctx context.Context) error {
 	if err := t.drains.each(ctx, func(e entry) { drained[e.key] = true }); err != nil {
 		return err
 	}
+	records := map[string]lastHeard{}
 	err := t.leases.each(ctx, func(e entry) {
+		if last, ok := decodeLast(e); ok {
+			records[last.Name] = last
+			return
+		}
 		var h fleet.Host
 		if json.Unmarshal(e.value, &h) == nil && h.Check(e.key) == nil {
 			t.hear(h, false)
@@ -237,6 +252,7 @@ func (t *Hosts) load(ctx context.Context) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.learnLocked(records, time.Now())
 	for name := range t.drained {
 		t.setDrainedLocked(name, drained[name])
 	}

@@ -145,10 +145,13 @@ func (w *LeaseWriter) write(ctx context.Context, r leaseRequest) (err error) {
 		if e.value != nil && json.Unmarshal(e.value, &holder) == nil && holder.Instance != r.Host.Instance {
 			return ErrNameTaken
 		}
-		if r.Release && e.value == nil {
-			return nil
+		if !r.Release || e.value != nil {
+			_, err = w.hosts.put(ctx, r.Host.Name, value, e.rev, fleet.LeaseTime)
 		}
-		if _, err = w.hosts.put(ctx, r.Host.Name, value, e.rev, fleet.LeaseTime); !errors.Is(err, ErrConflict) {
+		if err == nil && r.Release {
+			return w.forget(ctx, r.Host.Name)
+		}
+		if !errors.Is(err, ErrConflict) {
 			return err
 		}
 	}
