@@ -1712,6 +1712,12 @@ class ProcessInfo(TypedDict):
 
     exitCode: NotRequired["int | None"]
 
+    # as in ProcessExited
+    sandboxDenied: NotRequired["bool"]
+
+    # of the terminal; absent: there is none, or it is not known
+    size: NotRequired["TermSize | None"]
+
     nextSeq: "int"
 
     # last event sent to the session's client

@@ -90,24 +90,28 @@ const (
 
 // ProcessInfo is the entry of one process in a list.
 type ProcessInfo struct {
-	SessionID    string   `json:"sessionId"` // public
-	ProcessID    string   `json:"processId"`
-	Argv         []string `json:"argv"`
-	Cwd          string   `json:"cwd"` // path URI
-	PID          int      `json:"pid"`
-	TTY          bool     `json:"tty"`
-	StartedAtMs  int64    `json:"startedAtMs"` // Unix time
-	State        string   `json:"state"`
-	ExitCode     *int     `json:"exitCode,omitempty"`
-	NextSeq      uint64   `json:"nextSeq"`
-	SentSeq      uint64   `json:"sentSeq"`                               // last event sent to the session's client
-	HeldBytes    uint64   `json:"heldBytes"`                             // output that is kept, with some overhead for each event
-	UnsentBytes  uint64   `json:"unsentBytes"`                           // output after SentSeq
-	SpooledBytes uint64   `json:"spooledBytes"`                          // the part of HeldBytes that is on disk
-	DroppedBytes uint64   `json:"droppedBytes,omitempty" wire:"default"` // output that is no longer kept
-	Blocked      bool     `json:"blocked"`                               // its output is not being read, so that it waits
-	Observers    int      `json:"observers"`
-	ControlledBy *string  `json:"controlledBy,omitempty"` // the name of the connection that has taken control; nil: none has
+	SessionID   string   `json:"sessionId"` // public
+	ProcessID   string   `json:"processId"`
+	Argv        []string `json:"argv"`
+	Cwd         string   `json:"cwd"` // path URI
+	PID         int      `json:"pid"`
+	TTY         bool     `json:"tty"`
+	StartedAtMs int64    `json:"startedAtMs"` // Unix time
+	State       string   `json:"state"`
+	ExitCode    *int     `json:"exitCode,omitempty"`
+
+	SandboxDenied bool      `json:"sandboxDenied,omitempty" wire:"default"` // as in ProcessExited
+	Size          *TermSize `json:"size,omitempty"`                         // of the terminal; nil: there is none, or it is not known
+
+	NextSeq      uint64  `json:"nextSeq"`
+	SentSeq      uint64  `json:"sentSeq"`                               // last event sent to the session's client
+	HeldBytes    uint64  `json:"heldBytes"`                             // output that is kept, with some overhead for each event
+	UnsentBytes  uint64  `json:"unsentBytes"`                           // output after SentSeq
+	SpooledBytes uint64  `json:"spooledBytes"`                          // the part of HeldBytes that is on disk
+	DroppedBytes uint64  `json:"droppedBytes,omitempty" wire:"default"` // output that is no longer kept
+	Blocked      bool    `json:"blocked"`                               // its output is not being read, so that it waits
+	Observers    int     `json:"observers"`
+	ControlledBy *string `json:"controlledBy,omitempty"` // the name of the connection that has taken control; nil: none has
 
 	// Usage of the process and all its descendants; nil if it is not known.
 	CPUMs       *uint64 `json:"cpuMs,omitempty"`       // since its start

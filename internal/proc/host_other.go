@@ -43,13 +43,14 @@ type child struct {
 	inherited uint64
 }
 
-func (c *child) wait() ending                     { return ending{code: -1} }
-func (c *child) groups() account.Groups           { return account.Groups{} }
-func (c *child) close()                           {}
-func (c *child) abandon()                         {}
-func (c *child) awaitInit() *account.Figures      { return nil }
-func (c *child) resize(rows, cols uint16) error   { return ErrUnsupported }
-func (c *child) signalGroup(syscall.Signal) error { return ErrUnsupported }
+func (c *child) wait() ending                                 { return ending{code: -1} }
+func (c *child) groups() account.Groups                       { return account.Groups{} }
+func (c *child) close()                                       {}
+func (c *child) abandon()                                     {}
+func (c *child) awaitInit() *account.Figures                  { return nil }
+func (c *child) resize(rows, cols uint16) error               { return ErrUnsupported }
+func (c *child) terminalSize() (rows, cols uint16, err error) { return 0, 0, ErrUnsupported }
+func (c *child) signalGroup(syscall.Signal) error             { return ErrUnsupported }
 
 func killGroup(int)                                {}
 func readDescriptor(uintptr, []byte) (int, error)  { return 0, ErrUnsupported }

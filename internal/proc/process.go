@@ -33,6 +33,7 @@ type Process struct {
 	stdin     input // nil: none
 	outputs   []*output
 	done      chan struct{} // closed after the sink is
+	size      atomic.Uint32 // last known size of the terminal: rows << 16 | columns; 0: not known
 
 	mu       sync.Mutex
 	state    state
@@ -336,6 +337,21 @@ func (p *Process) Resize(rows, cols uint16) error {
 		return nil
 	}
 	return p.child.resize(rows, cols)
+}
+
+// Size returns the size of the terminal, after the end of the output the last size that Size has returned before. ok is false without a
+// terminal, and if the size is not known.
+func (p *Process) Size() (rows, cols uint16, ok bool) {
+	if !p.child.tty {
+		return 0, 0, false
+	}
+	if !p.isClosed() {
+		if rows, cols, err := p.child.terminalSize(); err == nil {
+			p.size.Store(uint32(rows)<<16 | uint32(cols))
+		}
+	}
+	last := p.size.Load()
+	return uint16(last >> 16), uint16(last), last != 0
 }
 
 // Signal sends sig to the child's process group. Once the child has exited this

@@ -386,6 +386,9 @@ func TestTerminal(t *testing.T) {
 	if err := p.Resize(50, 132); err != nil {
 		t.Fatal(err)
 	}
+	if rows, cols, ok := p.Size(); rows != 50 || cols != 132 || !ok {
+		t.Errorf("size %d %d %t", rows, cols, ok)
+	}
 	sink.awaitText(outlog.PTY, "50 132")
 	awaitDone(t, p)
 	if sink.code != 4 {
@@ -394,7 +397,13 @@ func TestTerminal(t *testing.T) {
 	if err := p.Resize(1, 1); err != nil {
 		t.Errorf("resize after close: %v", err)
 	}
+	if rows, cols, ok := p.Size(); rows != 50 || cols != 132 || !ok {
+		t.Errorf("size after close: %d %d %t", rows, cols, ok)
+	}
 	p, _ = start(t, s, shell("true"))
+	if _, _, ok := p.Size(); ok {
+		t.Error("pipes have a size")
+	}
 	if err := p.Resize(1, 1); !errors.Is(err, ErrNotTTY) {
 		t.Errorf("resize without terminal: %v", err)
 	}

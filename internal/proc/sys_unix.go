@@ -94,6 +94,18 @@ func (c *child) resize(rows, cols uint16) error {
 	return nil
 }
 
+// terminalSize returns the size of the child's terminal, which its programs may have changed.
+func (c *child) terminalSize() (rows, cols uint16, err error) {
+	err = withDescriptor(c.outputs[0].file, func(fd int) error {
+		size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+		if err == nil {
+			rows, cols = size.Row, size.Col
+		}
+		return err
+	})
+	return rows, cols, err
+}
+
 func (c *child) signalGroup(sig syscall.Signal) error {
 	if c.launched.Leader != nil {
 		return c.launched.signalGroup(sig)

@@ -253,7 +253,12 @@ func (p *Process) infoLocked() wire.ProcessInfo {
 	// keepNewest releases events that were never sent. If the client acknowledges,
 	// Released can be below Sent.
 	sent := max(stats.Sent, stats.Released)
+	var size *wire.TermSize
+	if rows, cols, ok := p.child.Size(); ok {
+		size = &wire.TermSize{Rows: rows, Cols: cols}
+	}
 	info := wire.ProcessInfo{
+		Size:      size,
 		SessionID: p.session.Public, ProcessID: p.ID, Argv: shortArgv(p.params.Argv, listedArgv), Cwd: p.params.Cwd.String(),
 		PID: p.child.Pid(), TTY: p.params.TTY, StartedAtMs: p.child.StartedAt().UnixMilli(),
 		State: wire.StateRunning, NextSeq: state.Next, SentSeq: sent,
@@ -262,6 +267,7 @@ func (p *Process) infoLocked() wire.ProcessInfo {
 	}
 	if state.Exited {
 		info.State, info.ExitCode, info.TetherUsage = wire.StateExited, &state.ExitCode, wireUsage(p.child)
+		info.SandboxDenied = p.Command.Denial().Denied
 	}
 	if state.Closed {
 		info.State, info.Survivors = wire.StateClosed, WireSurvivors(p.child)
