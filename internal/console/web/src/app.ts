@@ -8,8 +8,7 @@ import { Inventory, type Snapshot } from "./inventory.ts";
 import { List } from "./list.ts";
 import { type Choice, openPalette } from "./palette.ts";
 import { Pane } from "./pane.ts";
-import { factsOf, sizeOf } from "./describe.ts";
-import type { StateDetail } from "./protocol.ts";
+import type { DescribeResult, StateDetail } from "./protocol.ts";
 import { sessionName } from "./rows.ts";
 import type { Session, Status } from "./session.ts";
 import { faceOf, stateText } from "./state.ts";
@@ -33,7 +32,7 @@ export class App {
   private readonly file = h("input", { type: "file", accept: ".cast,.json,application/json", hidden: true, "aria-label": "Recording" });
   private selected = "";
   private detail: StateDetail | undefined;
-  private described: any;
+  private described: DescribeResult | undefined;
   private asked = 0;
   private screenReader = false;
 
@@ -112,7 +111,7 @@ export class App {
       if (this.selected && this.pane.shownKey === this.selected) this.pane.gone();
       return;
     }
-    this.pane.update(command, sizeOf(this.described, command.info));
+    this.pane.update(command, command.info.size);
     if (performance.now() - this.asked > factsMs) void this.ask();
     this.drawFacts();
   }
@@ -143,7 +142,7 @@ export class App {
     const target = { sessionId, processId };
     const [detail, described] = await Promise.all([
       state === "running" ? this.session.callNow<{ stateDetail: StateDetail }>("tether/process/state", target).catch(() => undefined) : undefined,
-      this.session.has("describe") ? this.session.callNow<any>("tether/process/describe", target).catch(() => undefined) : undefined,
+      this.session.has("describe") ? this.session.callNow<DescribeResult>("tether/process/describe", target).catch(() => undefined) : undefined,
     ]);
     if (key !== this.selected) return;
     this.detail = detail?.stateDetail;
@@ -155,7 +154,7 @@ export class App {
     const command = this.inventory.snapshot?.commands.get(this.selected);
     if (!command) return;
     const session = this.inventory.snapshot?.sessions.find((s) => s.sessionId === command.info.sessionId);
-    this.facts.update({ command, session, detail: this.detail, facts: this.described && factsOf(this.described) });
+    this.facts.update({ command, session, detail: this.detail, described: this.described });
   }
 
   /** On a narrow page: the column that is seen. */

@@ -2,7 +2,8 @@
 import { h } from "./dom.ts";
 import { commandText, clockText, durationText, pathText, sizeText, spanText, visibleText } from "./format.ts";
 import type { Command } from "./inventory.ts";
-import type { ProcessFacts, SessionInfo, StateDetail } from "./protocol.ts";
+import { decisionsOf, denialText, explained, type Line, limitTexts } from "./describe.ts";
+import type { DescribeResult, SessionInfo, StateDetail } from "./protocol.ts";
 import { sessionName } from "./rows.ts";
 import { stateText } from "./state.ts";
 
@@ -10,7 +11,7 @@ export interface Subject {
   command: Command;
   session: SessionInfo | undefined;
   detail: StateDetail | undefined; // with evidence
-  facts: ProcessFacts | undefined;
+  described: DescribeResult | undefined;
 }
 
 type Fact = [string, string | Node | undefined];
@@ -57,17 +58,18 @@ function sectionsOf(subject: Subject): [string, Node[]][] {
   const sections: [string, Node[]][] = [["Command", commandSection(subject)], ["State", stateSection(subject)]];
   if (info.state !== "running") sections.push(["Exit", exitSection(subject)]);
   sections.push(["Use", [list(useFacts(subject))]], ["Output", [list(outputFacts(subject))]]);
-  const { facts } = subject;
-  if (facts?.sandbox) sections.push(["Sandbox", policyLines(facts.sandbox)]);
-  if (facts?.network) sections.push(["Network", policyLines(facts.network)]);
-  if (facts?.decisions?.length) sections.push(["Hosts", [decisionTable(facts)]]);
-  if (facts?.limits?.length) sections.push(["Limits", policyLines(facts.limits)]);
+  const { described } = subject;
+  if (!described) return sections;
+  for (const [name, lines] of explained(described.text)) sections.push([name, [policyList(lines)]]);
+  if (described.decisions.length > 0) sections.push(["Hosts", [decisionTable(described)]]);
+  const limits = limitTexts(described);
+  if (limits.length > 0) sections.push(["Limits", [list(limits)]]);
   return sections;
 }
 
-function commandSection({ command: { info }, session }: Subject): Node[] {
+function commandSection({ command: { info }, session, described }: Subject): Node[] {
   return [
-    h("pre", { class: "argv", tabindex: "0", "aria-label": "Command line" }, commandText(info.argv)),
+    h("pre", { class: "argv", tabindex: "0", "aria-label": "Command line" }, commandText(described?.process.argv ?? info.argv)),
     list([
       ["Directory", h("code", {}, pathText(info.cwd))],
       ["Started", clockText(info.startedAtMs)],
@@ -87,16 +89,18 @@ function stateSection({ command: { info }, detail }: Subject): Node[] {
   return nodes;
 }
 
-function exitSection({ command: { info }, facts }: Subject): Node[] {
+function exitSection({ command: { info }, described }: Subject): Node[] {
   const usage = info.tetherUsage;
-  const denial = facts?.denial;
+  const killed = usage?.memoryKill;
   return [
     list([
       ["Code", info.exitCode === undefined ? undefined : String(info.exitCode)],
       ["Ran for", usage ? durationText(usage.wallUs / 1000) : undefined],
       ["Blocked for", usage && usage.blockedUs > 0 ? durationText(usage.blockedUs / 1000) : undefined],
-      ["Why", facts?.failure && visibleText(facts.failure)],
-      ["Refused", denial && visibleText(denial)],
+      ["Refused", described && denialText(described)],
+      ["Ended by", described?.tetherLimit ? `its limit ${described.tetherLimit}` : killed ? "the system: no memory" : undefined],
+      ["Why", described?.tetherFailure && visibleText(described.tetherFailure)],
+      ["Still there", info.survivors?.map((s) => `${s.pid} ${visibleText(s.command)}: ${visibleText(s.reason)}`).join("; ")],
     ]),
   ];
 }
@@ -124,15 +128,14 @@ function outputFacts({ command: { info, bytesPerSecond } }: Subject): Fact[] {
   ];
 }
 
-function policyLines(lines: readonly string[]): Node[] {
-  return [h("ul", { class: "policy" }, ...lines.map((line) => h("li", {}, visibleText(line))))];
+function policyList(lines: readonly Line[]): Node {
+  return h("ul", { class: "policy" }, ...lines.map((line) => h("li", { class: line.more ? "more" : "" }, line.text)));
 }
 
-function decisionTable(facts: ProcessFacts): Node {
-  const rows = (facts.decisions ?? []).map((d) =>
-    h("tr", { class: d.decision === "deny" ? "denied" : "" },
-      h("td", {}, d.decision === "deny" ? "refused" : "allowed"),
-      h("td", {}, h("code", {}, `${visibleText(d.host)}:${d.port}`)),
-      h("td", {}, visibleText(d.reason))));
-  return h("table", { class: "decisions" }, h("thead", {}, h("tr", {}, ...["", "Host", "Why"].map((name) => h("th", { scope: "col" }, name || "Decision")))), h("tbody", {}, ...rows));
+function decisionTable(described: DescribeResult): Node {
+  const rows = decisionsOf(described).map((d) =>
+    h("tr", { class: d.refused ? "denied" : "" }, h("td", {}, d.refused ? "refused" : "allowed"), h("td", {}, h("code", {}, d.host), d.count > 1 ? ` × ${d.count}` : ""), h("td", {}, d.why)));
+  if (described.moreDecisions) rows.push(h("tr", {}, h("td", { colspan: "3" }, `and ${described.moreDecisions} more`)));
+  const head = ["Decision", "Host", "Why"].map((name) => h("th", { scope: "col" }, name));
+  return h("table", { class: "decisions" }, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows));
 }

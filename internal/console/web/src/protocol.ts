@@ -16,13 +16,4 @@ export type SearchLine = Present<wire.SearchLine>;
 export type SearchResult = Present<wire.SearchResult>;
 export type SessionInfo = Present<wire.SessionInfo>;
 export type StateDetail = Present<wire.StateDetail>;
-
-/** What tether/process/describe adds to the list, as the page shows it. */
-export interface ProcessFacts {
-  sandbox?: string[];
-  network?: string[];
-  limits?: string[];
-  decisions?: { decision: string; host: string; port: number; reason: string }[];
-  denial?: string;
-  failure?: string;
-}
+export type DescribeResult = Present<wire.DescribeResult>;

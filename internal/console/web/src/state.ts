@@ -33,6 +33,7 @@ const activities: Record<string, Face> = {
 /** What a command is doing. */
 export function faceOf(p: ProcessInfo): Face {
   if (p.state !== "running") {
+    if (p.sandboxDenied) return { icon: "refused", word: `refused by the sandbox, exited ${p.exitCode ?? "?"}`, tone: "bad" };
     if (p.exitCode === 0) return { icon: "done", word: "exited 0", tone: "calm" };
     return { icon: "failed", word: `exited ${p.exitCode ?? "?"}`, tone: "bad" };
   }
