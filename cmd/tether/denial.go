@@ -21,7 +21,11 @@ func defineExplainDenial(fs *pflag.FlagSet, always *bool) {
 // a command. fact is what the executor knows about it, and may be nil. managed says that the
 // command has a managed network.
 func denialText(fact *wire.DenialFact, managed bool) string {
-	const text = "tether: the sandbox may be the reason for this failure"
+	return "tether: " + denialReason(fact, managed)
+}
+
+func denialReason(fact *wire.DenialFact, managed bool) string {
+	const text = "the sandbox may be the reason for this failure"
 	if fact == nil {
 		return text
 	}

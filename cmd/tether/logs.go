@@ -135,6 +135,9 @@ func (r *logRequest) run(ctx context.Context, id string, stdout *os.File, stderr
 		if err != nil {
 			return err
 		}
+		if err := r.skip(ctx, conn, p); err != nil {
+			return err
+		}
 		o, err := conn.Observe(ctx, p.SessionID, p.ProcessID, r.since.seq)
 		if err != nil {
 			return err

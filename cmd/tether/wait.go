@@ -127,7 +127,8 @@ func newWhy() *cobra.Command {
 		Use:   "why [flags] ID",
 		Short: shortWhy,
 		Long: "Look at a process and all that it has started, and say what it is doing now: computing, or waiting\n" +
-			"for input, for the network, for another process, or for its output to be read." + idHelp,
+			"for input, for the network, for another process, or for its output to be read. Say also which hosts it\n" +
+			"was refused, and whether the sandbox or a limit may be the reason for its end." + idHelp,
 		Example: "  tether why web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return server.withObserver(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
@@ -142,7 +143,14 @@ func newWhy() *cobra.Command {
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), state)
 				}
-				return printState(cmd.OutOrStdout(), &state)
+				if err := printState(cmd.OutOrStdout(), &state); err != nil || !conn.Has(client.FeatureDescribe) {
+					return err
+				}
+				facts, err := conn.Remote(p.SessionID, p.ProcessID).Describe(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return printReasons(cmd.OutOrStdout(), &facts)
 			})
 		},
 	}
