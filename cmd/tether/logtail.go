@@ -1,3 +1,5 @@
+//go:build mcp || fleet || !split
+
 package main
 
 import (
