@@ -103,7 +103,7 @@ func (l *Link) awaitCredit() error {
 	for {
 		l.mu.Lock()
 		out := &l.outgoing
-		ready := l.end != nil || out.fin || out.sent-out.acked < l.window
+		ready := l.end != nil || out.fin || out.room(l.window) > 0
 		late := out.deadline.passed()
 		if ready || late {
 			out.credit.Send() // another goroutine may wait, too
@@ -135,7 +135,7 @@ func (l *Link) TryWrite(b []byte) (n int, err error) {
 		}
 		out := &l.outgoing
 		at := out.sent
-		size := min(len(b)-n, int(l.window-(out.sent-out.acked)), most)
+		size := min(len(b)-n, out.room(l.window), most)
 		out.sent += uint64(size)
 		l.mu.Unlock()
 		if size == 0 {

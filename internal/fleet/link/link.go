@@ -36,6 +36,15 @@ type outgoing struct {
 	deadline    deadline
 }
 
+// room is how many bytes may be sent now. The last quarter of the window counts as none: the other end grants a quarter at once, so that a frame
+// which ends with the window would be small, and so would the next one.
+func (o *outgoing) room(window uint64) int {
+	if left := window - (o.sent - o.acked); left > window/4 {
+		return int(left)
+	}
+	return 0
+}
+
 // incoming is the stream from the other end.
 type incoming struct {
 	items    []item
@@ -219,7 +228,7 @@ func (l *Link) stop(tell *EndError, why error) {
 func (l *Link) tick() {
 	l.mu.Lock()
 	out := &l.outgoing
-	ask := !l.incoming.heard || out.sent-out.acked >= l.window
+	ask := !l.incoming.heard || out.room(l.window) == 0
 	l.incoming.heard = false
 	l.mu.Unlock()
 	l.check(ask, ask)

@@ -415,6 +415,27 @@ func TestRulesAreEnforced(t *testing.T) {
 	}
 }
 
+// The rest of a window is left free if it is small, and used again when the other end has read.
+func TestNoSmallFrameEndsTheWindow(t *testing.T) {
+	b := newBus(t)
+	gateway, host := b.pair(t)
+	data := make([]byte, minWindow*5/12) // two of them leave a sixth of the window
+	for i, want := range []int{len(data), len(data), 0} {
+		if n, err := gateway.TryWrite(data); n != want || err != nil {
+			t.Fatalf("write %d: %d bytes, %v; want %d", i, n, err, want)
+		}
+	}
+	if _, err := io.ReadFull(host, make([]byte, 2*len(data))); err != nil {
+		t.Fatal(err)
+	}
+	if err := gateway.awaitCredit(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := gateway.TryWrite(data); n != len(data) || err != nil {
+		t.Errorf("after the other end has read: %d bytes, %v", n, err)
+	}
+}
+
 // Frames of one byte each, which a hostile peer may send, take little more memory than one large frame.
 func TestSmallFramesAreJoined(t *testing.T) {
 	b := newBus(t)

@@ -19,7 +19,7 @@ const (
 	maxWindow     = 16 << 20
 
 	// maxData is the most bytes of a stream in one frame.
-	maxData = 64 << 10
+	maxData = 256 << 10
 
 	// maxNote and maxNotes limit the messages beside a stream: the length of one, and how many wait for the reader.
 	maxNote  = 4 << 10
