@@ -62,7 +62,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 	s := tethertest.StartServerOn(t, issuer.Listen(), server.Config{})
 	owner := tethertest.DialToken(t, s.URL, issuer.Token("alice"))
 	hello := owner.Handshake("")
-	owner.Start(tethertest.Shell("p", "trap 'echo hup' HUP; echo ready; while read x; do echo got $x; done; echo end; exec sleep 1000", map[string]any{"tty": true}))
+	owner.Start(tethertest.Shell("p", "trap 'echo hup' HUP; echo ready; while read x; do echo got $x; done; echo end; while :; do sleep 1000; done", map[string]any{"tty": true}))
 	owner.AwaitEvent("p")
 
 	for _, subject := range []string{"bob", ""} {
