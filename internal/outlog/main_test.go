@@ -37,11 +37,10 @@ func (p *Pool) Used() int64 {
 // noiseLen is prime, so that neither blocks nor entries line up with it.
 const noiseLen = 1<<20 + 7
 
+// Each worker of a test makes it again, so it has to be made quickly.
 var noise = func() []byte {
-	random, b := rand.New(rand.NewPCG(1, 2)), make([]byte, 0, 2*noiseLen)
-	for range noiseLen {
-		b = append(b, byte(random.Uint32()))
-	}
+	b := make([]byte, noiseLen)
+	rand.NewChaCha8([32]byte{1, 2}).Read(b)
 	return append(b, b...)
 }()
 
