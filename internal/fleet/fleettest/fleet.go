@@ -35,7 +35,10 @@ type Fleet struct {
 	t   testing.TB
 	log *slog.Logger // of all parts
 	dir string
-	hub *hub.Hub
+	hub *hub.Hub // nil: it is a cluster
+
+	nodes []*node // of a cluster
+	front *Relay  // to its nodes
 }
 
 // Start starts a hub.
@@ -62,24 +65,20 @@ func (f *Fleet) makeDirectory() {
 	defer cancel()
 	<-f.hostsOf(conn, true).Loaded()
 	sessions, err := directory.NewSessions(conn)
-	if err == nil {
-		_, _, err = sessions.TakeOver(ctx, fleet.SessionKey("none"), "", func(d time.Duration) time.Duration { return d })
-	}
-	if !errors.Is(err, directory.ErrNoSession) {
+	if err != nil {
 		f.t.Fatal(err)
+	}
+	for !errors.Is(err, directory.ErrNoSession) { // a cluster may have no leader yet
+		if ctx.Err() != nil {
+			f.t.Fatal(err)
+		}
+		_, _, err = sessions.TakeOver(ctx, fleet.SessionKey("none"), "", func(d time.Duration) time.Duration { return d })
 	}
 }
 
 func (f *Fleet) openHub(address string) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
-	defer cancel()
-	var h *hub.Hub
-	// A command that a host in this process is just starting has the old hub's lock, until it runs its program.
-	err := hub.ErrInUse
-	for errors.Is(err, hub.ErrInUse) && ctx.Err() == nil {
-		h, err = hub.Open(ctx, hub.Config{Dir: f.dir, Listen: address, Log: f.log})
-	}
+	h, err := openHub(hub.Config{Dir: f.dir, Listen: address, Log: f.log})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -95,7 +94,12 @@ func (f *Fleet) RestartHub() {
 }
 
 // HubAddress is where hosts and gateways connect.
-func (f *Fleet) HubAddress() string { return f.hub.Addr().String() }
+func (f *Fleet) HubAddress() string {
+	if f.front != nil {
+		return f.front.Address()
+	}
+	return f.hub.Addr().String()
+}
 
 // Credentials writes a file with credentials.
 func (f *Fleet) Credentials(role hub.Role, name string) (path string) {

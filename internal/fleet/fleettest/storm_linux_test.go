@@ -55,6 +55,9 @@ type storm struct {
 
 	cables []*cable.Cable // one for each client
 
+	kinds    []fault     // that happen
+	nodeDown atomic.Bool // a node of the cluster has died, and is not back
+
 	mending sync.WaitGroup // faults that last for a time
 	enough  atomic.Bool
 	faults  map[string]int
@@ -93,7 +96,20 @@ func (s *storm) isWrong() bool {
 // Clients run commands while connections of clients, links to the hub and gateways fail at random, and the hub restarts. No byte is lost
 // or doubled, each command runs once, each session is found again, and nothing is left.
 func TestFleetStorm(t *testing.T) {
-	s := startStorm(t)
+	startStorm(t, fleettest.Start(t), append(stormFaults, hubRestarts)).rage()
+}
+
+// The same with a hub of three nodes, of which one dies now and then.
+func TestFleetStormOfACluster(t *testing.T) {
+	if !tethertest.Soak() {
+		t.Skip("this takes minutes; make soak runs it")
+	}
+	startStorm(t, fleettest.StartCluster(t), append(stormFaults, nodeDies)).rage()
+}
+
+// rage lets clients work while faults happen, and checks all that they have got.
+func (s *storm) rage() {
+	t := s.t
 	var working sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -114,14 +130,14 @@ func TestFleetStorm(t *testing.T) {
 	s.checkNothingLeft()
 }
 
-func startStorm(t *testing.T) *storm {
+func startStorm(t *testing.T, f *fleettest.Fleet, kinds []fault) *storm {
 	t.Helper()
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("-seed %d", seed)
-	s := &storm{Fleet: fleettest.Start(t), t: t, random: rand.New(rand.NewPCG(seed, 0)), faults: map[string]int{}}
+	s := &storm{Fleet: f, kinds: kinds, t: t, random: rand.New(rand.NewPCG(seed, 0)), faults: map[string]int{}}
 	s.tasks.Dir = t.TempDir()
 	s.tasks.Marker = "TETHER_STORM=" + s.tasks.Dir
 	for range stormGates {
@@ -223,7 +239,27 @@ var stormFaults = []fault{
 			s.front.CutTo(fleettest.Target(s.t, g.URL))
 		})
 	}},
-	{"the hub restarts", 1, func(s *storm) { s.RestartHub() }},
+}
+
+// The faults of a hub, and of a cluster.
+var (
+	hubRestarts = fault{"the hub restarts", 1, func(s *storm) { s.RestartHub() }}
+	nodeDies    = fault{"a node of the hub dies", 2, (*storm).killNode}
+)
+
+// killNode ends a node of the cluster, unless one is down already: two of three must agree.
+func (s *storm) killNode() {
+	n := s.random.IntN(fleettest.Nodes)
+	if !s.nodeDown.CompareAndSwap(false, true) {
+		return
+	}
+	s.KillNode(n)
+	s.after(s.longTime(), func() {
+		if err := s.RestartNode(n); err != nil {
+			s.wrongf("%v", err)
+		}
+		s.nodeDown.Store(false)
+	})
 }
 
 func (s *storm) gate() *stormGate { return s.gates[s.random.IntN(len(s.gates))] }
@@ -271,16 +307,16 @@ func (s *storm) replaceGate(how func(*stormGate)) {
 // disturb causes faults. A fault follows the last one when clients have got something done, or after a pause.
 func (s *storm) disturb(ctx context.Context) {
 	total := 0
-	for _, f := range stormFaults {
+	for _, f := range s.kinds {
 		total += f.weight
 	}
 	for begin := time.Now(); time.Since(begin) < *stormFlag && !s.isWrong(); {
 		pause := time.Duration(s.random.Int64N(int64(tethertest.Scaled(150*time.Millisecond, 600*time.Millisecond))))
 		s.awaitSteps(ctx, s.random.IntN(50), pause)
 		at := s.random.IntN(total)
-		n := slices.IndexFunc(stormFaults, func(f fault) bool { at -= f.weight; return at < 0 })
-		s.faults[stormFaults[n].name]++
-		stormFaults[n].happen(s)
+		n := slices.IndexFunc(s.kinds, func(f fault) bool { at -= f.weight; return at < 0 })
+		s.faults[s.kinds[n].name]++
+		s.kinds[n].happen(s)
 	}
 	s.mending.Wait()
 }
@@ -339,7 +375,7 @@ func (s *storm) checkNothingLeft() {
 
 func (s *storm) report() {
 	s.t.Logf("%d commands in %d sessions", s.commands.Load(), s.sessions.Load())
-	for _, f := range stormFaults {
+	for _, f := range s.kinds {
 		s.t.Logf("%4d times, %s", s.faults[f.name], f.name)
 	}
 	s.mu.Lock()
