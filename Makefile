@@ -63,7 +63,8 @@ test-console: ## the page of the console, under node and in a browser
 	go -C internal/console/browser vet .
 	go -C internal/console/browser test -vet=off -timeout $(TIMEOUT) .
 
-test-clients: websockets ## the clients in Go and Python, with one script
+test-clients: websockets ## the clients in Go, Python and TypeScript, with one script
+	@scripts/build-typescript
 	go test -vet=off -timeout $(TIMEOUT) ./clients/conformance
 
 interop: build ## compare bin/tether and the recording with the live reference

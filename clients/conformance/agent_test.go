@@ -41,7 +41,34 @@ var languages = []language{
 		cmd.Dir = filepath.Join("..", "python")
 		return cmd
 	}},
+	{"typescript", func(t *testing.T) *exec.Cmd {
+		if err := builtTypeScript(); err != nil {
+			need.CannotRun(t, "%v: build it with scripts/build-typescript", err)
+		}
+		return exec.Command("node", filepath.Join("..", "typescript", "dist", "conformance.js"))
+	}},
 }
+
+// builtTypeScript reports an error if the TypeScript client is not built, or not as its source is now.
+var builtTypeScript = sync.OnceValue(func() error {
+	if _, err := exec.LookPath("node"); err != nil {
+		return err
+	}
+	built, err := os.Stat(filepath.Join("..", "typescript", "dist", "conformance.js"))
+	if err != nil {
+		return err
+	}
+	sources, err := filepath.Glob(filepath.Join("..", "typescript", "src", "*.ts"))
+	if err != nil {
+		return err
+	}
+	for _, name := range sources {
+		if source, err := os.Stat(name); err != nil || source.ModTime().After(built.ModTime()) {
+			return fmt.Errorf("%s was changed after the client was built", name)
+		}
+	}
+	return nil
+})
 
 // findPython is a Python 3.11 or later with a library for WebSockets.
 var findPython = sync.OnceValues(func() (path string, err error) {

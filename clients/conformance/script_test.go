@@ -67,11 +67,15 @@ func TestClients(t *testing.T) {
 	for _, in := range languages {
 		t.Run(in.name, func(t *testing.T) {
 			t.Parallel()
-			in.command(t) // skips here if the client cannot run
+			a := startAgent(t, in) // one for all: starting programs takes longer than most scenes
 			for _, row := range script {
 				t.Run(row.name, func(t *testing.T) {
+					whole := a.t
+					a.t = t
+					defer func() { a.t = whole }()
 					s := tethertest.StartServer(t, server.Config{Version: "1.0"})
-					row.play(&stage{agent: startAgent(t, in), server: s, cable: tethertest.LayCable(t, s.URL), dir: t.TempDir()})
+					defer func() { <-a.begin("close", nil) }() // fails if the session is lost
+					row.play(&stage{agent: a, server: s, cable: tethertest.LayCable(t, s.URL), dir: t.TempDir()})
 				})
 			}
 		})

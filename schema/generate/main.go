@@ -20,6 +20,7 @@ var outputs = []struct {
 	{"schema/tether.ts", writeTypeScript},
 	{"schema/tether.py", writePython},
 	{"clients/python/tetherexec/protocol.py", writePython},
+	{"clients/typescript/src/protocol.ts", writeTypeScript},
 }
 
 func main() {

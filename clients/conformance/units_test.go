@@ -21,3 +21,15 @@ func TestPython(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// The tests of the TypeScript client that need no server.
+func TestTypeScript(t *testing.T) {
+	t.Parallel()
+	if err := builtTypeScript(); err != nil {
+		need.CannotRun(t, "%v: build it with scripts/build-typescript", err)
+	}
+	cmd := exec.Command("node", "--test", filepath.Join("..", "typescript", "dist", "events.test.js"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

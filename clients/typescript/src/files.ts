@@ -1,0 +1,101 @@
+// The files of the executor.
+
+import { bytesOf, concat, decode, encode, sha256 } from "./bytes.js";
+import type { Client } from "./client.js";
+import { ConnectionLost, FileChangedError } from "./errors.js";
+import * as protocol from "./protocol.js";
+
+const block = 1 << 20; // bytes of a file in a message
+
+/** pathURI is the URI of an absolute path of a POSIX system. */
+export function pathURI(path: string): string {
+  if (path.startsWith("file:")) return path;
+  if (!path.startsWith("/")) throw new RangeError(`${path} is not an absolute path`);
+  return "file:///" + path.replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/");
+}
+
+/** Files reads and changes the files of an executor. Paths are absolute. */
+export class Files {
+  constructor(private readonly client: Client) {}
+
+  /** The kind, the size and the times of a file. With mode, also the permissions. */
+  stat(path: string, options: { mode?: boolean } = {}): Promise<protocol.MetadataResult> {
+    return this.client.call("fs/getMetadata", { path: pathURI(path), ...(options.mode ? { tetherMode: true } : {}) });
+  }
+
+  /** The names in a directory. */
+  async list(path: string): Promise<protocol.DirectoryEntry[]> {
+    return (await this.client.call("fs/readDirectory", { path: pathURI(path) })).entries;
+  }
+
+  /** The content of a file. */
+  async read(path: string): Promise<Uint8Array> {
+    const pieces: Uint8Array[] = [];
+    for await (const piece of this.blocks(path)) pieces.push(piece);
+    return concat(pieces);
+  }
+
+  /** The content of a file in blocks. After a lost connection it goes on where it was, if the file has not changed. */
+  async *blocks(path: string): AsyncGenerator<Uint8Array> {
+    const uri = pathURI(path);
+    let offset = 0;
+    let before: protocol.MetadataResult | undefined;
+    for (;;) {
+      const connection = await this.client.ready();
+      const handleId = this.client.newId().slice(-32);
+      try {
+        const now = (await connection.call(protocol.MethodFsGetMetadata, { path: uri })) as protocol.MetadataResult;
+        if (offset > 0 && (now.size !== before!.size || now.modifiedAtMs !== before!.modifiedAtMs)) {
+          throw new FileChangedError(`${path} was changed while it was read`);
+        }
+        before = now;
+        await connection.call(protocol.MethodFsOpen, { handleId, path: uri, mode: "read" });
+        try {
+          for (;;) {
+            const answer = (await connection.call(protocol.MethodFsReadBlock, { handleId, offset, len: block })) as protocol.ReadBlockResult;
+            const data = decode(answer.chunk);
+            offset += data.length;
+            if (data.length > 0) yield data;
+            if (answer.eof) return;
+          }
+        } finally {
+          if (!connection.cause) await connection.call(protocol.MethodFsClose, { handleId });
+        }
+      } catch (e) {
+        if (!(e instanceof ConnectionLost)) throw e; // the next connection goes on
+      }
+    }
+  }
+
+  /** Replaces the content of a file, or creates it, all or nothing. mode are the permissions of a new file. */
+  async write(path: string, content: string | Uint8Array, options: { mode?: number } = {}): Promise<void> {
+    const data = bytesOf(content);
+    if (!this.client.has("upload")) {
+      await this.client.call("fs/writeFile", { path: pathURI(path), dataBase64: encode(data) }, false);
+      return;
+    }
+    const uploadId = this.client.newId();
+    const mode = options.mode === undefined ? {} : { mode: options.mode };
+    const { maxBlock } = await this.client.call("tether/upload/open", { uploadId, path: pathURI(path), size: data.length, ...mode });
+    const step = Math.min(maxBlock, block);
+    try {
+      for (let offset = 0; offset < data.length; offset += step) {
+        await this.client.call("tether/upload/write", { uploadId, offset, chunk: encode(data.subarray(offset, offset + step)) });
+      }
+      await this.client.call("tether/upload/commit", { uploadId, sha256: await sha256(data) });
+    } catch (e) {
+      await this.client.call("tether/upload/abort", { uploadId }).catch(() => {});
+      throw e;
+    }
+  }
+
+  /** Creates a directory, and those above it that are missing. */
+  async makeDirectory(path: string): Promise<void> {
+    await this.client.call("fs/createDirectory", { path: pathURI(path), recursive: true });
+  }
+
+  /** Removes a file, or with recursive a directory with all that is in it. */
+  async remove(path: string, options: { recursive?: boolean } = {}): Promise<void> {
+    await this.client.call("fs/remove", { path: pathURI(path), recursive: options.recursive ?? false, force: false }, false);
+  }
+}
