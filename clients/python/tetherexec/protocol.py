@@ -601,6 +601,9 @@ class ConsoleCode(TypedDict):
     # of the page; absent: the address of the server
     origin: NotRequired["str | None"]
 
+    # the browser may only look
+    readOnly: NotRequired["bool"]
+
 
 class ControlParams(TypedDict):
     """ControlParams names a process of any session, for tether/process/takeControl and tether/process/giveControl."""
@@ -1708,6 +1711,12 @@ class ProcessInfo(TypedDict):
     state: "str"
 
     exitCode: NotRequired["int | None"]
+
+    # as in ProcessExited
+    sandboxDenied: NotRequired["bool"]
+
+    # of the terminal; absent: there is none, or it is not known
+    size: NotRequired["TermSize | None"]
 
     nextSeq: "int"
 

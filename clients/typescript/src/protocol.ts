@@ -1385,6 +1385,10 @@ export interface ProcessInfo {
   startedAtMs: number;
   state: string;
   exitCode?: number | null;
+  /** as in ProcessExited */
+  sandboxDenied?: boolean;
+  /** of the terminal; absent: there is none, or it is not known */
+  size?: TermSize | null;
   nextSeq: number;
   /** last event sent to the session's client */
   sentSeq: number;
