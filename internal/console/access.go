@@ -66,7 +66,9 @@ func (c codes) take(text string) (Grant, bool) {
 	d := digest(sha256.Sum256([]byte(text)))
 	code, known := c[d]
 	delete(c, d)
-	return code.grant, known && time.Now().Before(code.until)
+	now := time.Now()
+	expired := !code.grant.Expires.IsZero() && !now.Before(code.grant.Expires)
+	return code.grant, known && now.Before(code.until) && !expired
 }
 
 // logins are the browsers that are logged in, by their cookie.

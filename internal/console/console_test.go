@@ -272,6 +272,11 @@ func TestGrants(t *testing.T) {
 		if o := b.connect(nil); o.Refused != NoLogin {
 			t.Errorf("after it has expired: %+v", o)
 		}
+		late := b.code(Grant{Expires: time.Now().Add(time.Second)})
+		time.Sleep(time.Second)
+		if b.login(late) {
+			t.Error("a code works although the asker's token has expired")
+		}
 		b.login(b.code(Grant{}))
 		time.Sleep(loginTime)
 		if o := b.connect(nil); o.Refused != NoLogin {

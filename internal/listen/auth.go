@@ -68,7 +68,7 @@ func (c AuthConfig) validate() error {
 // An Authenticator decides which clients may upgrade. It holds digests and keys:
 // never print one.
 type Authenticator struct {
-	check func(token string) (principal string, err error)
+	check func(token string) (Client, error)
 	names bool // tokens name their clients: a certificate does not
 }
 
@@ -147,26 +147,25 @@ func cause(err error) error {
 	return err
 }
 
-// Check returns the principal of the client if the request may upgrade. The error's text is the body of
-// the 401 answer.
-func (a *Authenticator) Check(r *http.Request) (principal string, err error) {
+// Check returns the client if the request may upgrade. The error's text is the body of the 401 answer.
+func (a *Authenticator) Check(r *http.Request) (Client, error) {
 	if a == nil {
 		return certified(r), nil
 	}
 	headers := r.Header["Authorization"]
 	if len(headers) == 0 {
-		return "", errors.New("missing websocket bearer token")
+		return Client{}, errors.New("missing websocket bearer token")
 	}
 	scheme, token, found := strings.Cut(headers[0], " ")
 	token = strings.TrimSpace(token)
 	if !found || !strings.EqualFold(scheme, "bearer") || token == "" || !visibleASCII(headers[0]) {
-		return "", errors.New("invalid authorization header")
+		return Client{}, errors.New("invalid authorization header")
 	}
-	principal, err = a.check(token)
+	c, err := a.check(token)
 	if err == nil && !a.names {
-		principal = certified(r)
+		c = certified(r)
 	}
-	return principal, err
+	return c, err
 }
 
 func visibleASCII(s string) bool {
@@ -184,12 +183,12 @@ type capability struct {
 }
 
 // check returns no principal: all clients have the same token.
-func (c capability) check(token string) (principal string, err error) {
+func (c capability) check(token string) (Client, error) {
 	sum := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(sum[:], c.digest[:]) != 1 {
-		return "", errors.New("invalid websocket bearer token")
+		return Client{}, errors.New("invalid websocket bearer token")
 	}
-	return "", nil
+	return Client{}, nil
 }
 
 // signedBearer accepts JWTs signed with key. HS256 is the only algorithm, so a
@@ -203,23 +202,23 @@ type signedBearer struct {
 var errInvalidJWT = errors.New("invalid websocket jwt")
 
 // check returns the claim sub as principal.
-func (s signedBearer) check(token string) (principal string, err error) {
+func (s signedBearer) check(token string) (Client, error) {
 	claims, err := s.verify(token)
 	if err != nil {
-		return "", errInvalidJWT
+		return Client{}, errInvalidJWT
 	}
 	now := time.Now().Unix()
 	switch {
 	case now > saturatingAdd(claims.expires, s.skew):
-		return "", errors.New("expired websocket jwt")
+		return Client{}, errors.New("expired websocket jwt")
 	case claims.notBefore != nil && saturatingAdd(now, s.skew) < *claims.notBefore:
-		return "", errors.New("websocket jwt is not valid yet")
+		return Client{}, errors.New("websocket jwt is not valid yet")
 	case s.issuer != "" && (claims.issuer == nil || *claims.issuer != s.issuer):
-		return "", errors.New("websocket jwt issuer mismatch")
+		return Client{}, errors.New("websocket jwt issuer mismatch")
 	case s.audience != "" && !slices.Contains(claims.audience, s.audience):
-		return "", errors.New("websocket jwt audience mismatch")
+		return Client{}, errors.New("websocket jwt audience mismatch")
 	}
-	return claims.subject, nil
+	return Client{Principal: claims.subject, Expires: time.Unix(min(saturatingAdd(claims.expires, s.skew), maxUnix), 0)}, nil
 }
 
 // verify returns the claims of a token whose signature is valid. It decodes nothing
@@ -358,6 +357,9 @@ func (a *audience) UnmarshalJSON(text []byte) error {
 	}
 	return nil
 }
+
+// maxUnix is the last time that can be compared with others, in seconds.
+const maxUnix = math.MaxInt64 >> 8
 
 // saturatingAdd returns a+b for b ≥ 0, or the largest number if that is larger.
 func saturatingAdd(a, b int64) int64 {

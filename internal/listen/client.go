@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -22,6 +23,10 @@ type Client struct {
 	// ReadOnly means that the client may look at sessions and processes, and may not change or start anything.
 	ReadOnly bool
 
+	// Expires is when the token or certificate ends with which the client has come; zero: it does not. The connection lives on, and a browser
+	// that the client lets in may open none after that.
+	Expires time.Time
+
 	Query string // of the URL that the client has asked for, not decoded
 }
 
@@ -34,12 +39,13 @@ func validPrincipal(s string) bool {
 	return len(s) <= maxPrincipal && !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError })
 }
 
-// certified returns the principal of a client with a verified certificate; "": it has none.
-func certified(r *http.Request) string {
+// certified returns the client that a verified certificate names.
+func certified(r *http.Request) Client {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-		return ""
+		return Client{}
 	}
-	return certificatePrincipal(r.TLS.VerifiedChains[0][0])
+	certificate := r.TLS.VerifiedChains[0][0]
+	return Client{Principal: certificatePrincipal(certificate), Expires: certificate.NotAfter}
 }
 
 // certificatePrincipal returns the principal of a certificate: its whole subject, which stays the same if the certificate is renewed

@@ -34,7 +34,11 @@ func TestPrincipalOfSignedToken(t *testing.T) {
 		{`"sub":5,`, refused}, {`"sub":["alice"],`, refused}, {`"sub":{},`, refused},
 	} {
 		token := signParts(t, `{"alg":"HS256"}`, `{`+tt.sub+`"exp":99999999999}`)
-		principal, err := a.Check(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+		c, err := a.Check(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+		principal := c.Principal
+		if err == nil && c.Expires.Unix() != 99999999999 {
+			t.Errorf("%s: it expires %v", tt.sub, c.Expires)
+		}
 		if err != nil {
 			if principal = refused; err != errInvalidJWT {
 				t.Errorf("%s: %v", tt.sub, err)
@@ -46,8 +50,8 @@ func TestPrincipalOfSignedToken(t *testing.T) {
 	}
 	// An expired token has no principal.
 	token := sign(t, jwt.SigningMethodHS256, []byte(testSecret), map[string]any{"sub": "alice", "exp": 1})
-	if principal, err := a.Check(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}}); principal != "" || err == nil {
-		t.Errorf("expired: %q, %v", principal, err)
+	if c, err := a.Check(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}}); c != (Client{}) || err == nil {
+		t.Errorf("expired: %+v, %v", c, err)
 	}
 }
 

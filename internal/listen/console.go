@@ -26,14 +26,14 @@ func (u *upgrader) serveConsole(w http.ResponseWriter, r *http.Request) {
 			refuse(w, status, problem)
 			return
 		}
-		u.upgrade(w, r, Client{Principal: o.Grant.Principal, ReadOnly: o.Grant.ReadOnly, Query: o.Query})
+		u.upgrade(w, r, Client{Principal: o.Grant.Principal, ReadOnly: o.Grant.ReadOnly, Expires: o.Grant.Expires, Query: o.Query})
 	}
 }
 
 // serveCode answers a client that asks for a code. A gateway has no other way to let browsers in: it passes on the requests of its clients
 // unread. The checks are those of other pages; besides, no page may ask, not even the console's own.
 func (u *upgrader) serveCode(w http.ResponseWriter, r *http.Request) {
-	principal, err := u.auth.Check(r)
+	client, err := u.auth.Check(r)
 	switch {
 	case r.Header["Origin"] != nil || r.Header["Sec-Fetch-Site"] != nil || !u.named(r):
 		u.logRefusal("request for a code refused", "peer", r.RemoteAddr, "origin", truncate(r.Header.Get("Origin")), "host", truncate(r.Host))
@@ -45,7 +45,7 @@ func (u *upgrader) serveCode(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "POST")
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	default:
-		code, err := ConsoleCode(u.console, Client{Principal: principal})
+		code, err := ConsoleCode(u.console, client)
 		if err != nil {
 			refuse(w, http.StatusServiceUnavailable, err.Error())
 			return
@@ -59,7 +59,7 @@ func (u *upgrader) serveCode(w http.ResponseWriter, r *http.Request) {
 
 // ConsoleCode returns a code for the browser of a client.
 func ConsoleCode(page *console.Console, of Client) (wire.ConsoleCode, error) {
-	code, err := page.Code(console.Grant{Principal: of.Principal, ReadOnly: of.ReadOnly})
+	code, err := page.Code(console.Grant{Principal: of.Principal, ReadOnly: of.ReadOnly, Expires: of.Expires})
 	if err != nil {
 		return wire.ConsoleCode{}, err
 	}

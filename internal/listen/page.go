@@ -53,5 +53,5 @@ func (u *upgrader) servePage(w http.ResponseWriter, r *http.Request, p *Page) {
 
 // named reports whether a request that is not authenticated names the server as only programs of a user do, by its address.
 func (u *upgrader) named(r *http.Request) bool {
-	return u.auth != nil || certified(r) != "" || console.NamesAddress(r.Host)
+	return u.auth != nil || certified(r) != Client{} || console.NamesAddress(r.Host)
 }

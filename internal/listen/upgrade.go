@@ -202,13 +202,14 @@ func (u *upgrader) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 		refuse(w, status, problem)
 		return
 	}
-	principal, err := u.auth.Check(r)
+	client, err := u.auth.Check(r)
 	if err != nil {
 		u.logRefusal("client not authenticated", "peer", r.RemoteAddr, "err", err)
 		refuse(w, http.StatusUnauthorized, err.Error())
 		return
 	}
-	u.upgrade(w, r, Client{Principal: principal, Query: r.URL.RawQuery})
+	client.Query = r.URL.RawQuery
+	u.upgrade(w, r, client)
 }
 
 // upgrade takes over the connection of a client.

@@ -50,7 +50,7 @@ type testUpgrader struct {
 func startUpgrader(t *testing.T, cfg Config, log *slog.Logger) *testUpgrader {
 	t.Helper()
 	s := &testUpgrader{l: open(t, cfg), accepted: make(chan acceptedConn, 100)}
-	web := &upgrader{auth: s.l.auth, anyNamespace: cfg.AnyNamespace, hint: cfg.NamespaceHint, log: cmp.Or(log, slog.New(slog.DiscardHandler)), accept: func(conn net.Conn, buffered []byte, client Client) {
+	web := &upgrader{auth: s.l.auth, console: s.l.Console, anyNamespace: cfg.AnyNamespace, hint: cfg.NamespaceHint, log: cmp.Or(log, slog.New(slog.DiscardHandler)), accept: func(conn net.Conn, buffered []byte, client Client) {
 		t.Cleanup(func() { conn.Close() })
 		s.accepted <- acceptedConn{conn, string(buffered), client}
 	}}
