@@ -147,6 +147,19 @@ func cause(err error) error {
 	return err
 }
 
+// An authError says why a client may not connect.
+type authError struct{ reason, text string }
+
+func (e *authError) Error() string { return e.text }
+
+// reasonOf returns the reason of an error of Check.
+func reasonOf(err error) string {
+	if e, ok := errors.AsType[*authError](err); ok {
+		return e.reason
+	}
+	return badToken
+}
+
 // Check returns the client if the request may upgrade. The error's text is the body of the 401 answer.
 func (a *Authenticator) Check(r *http.Request) (Client, error) {
 	if a == nil {
@@ -154,12 +167,12 @@ func (a *Authenticator) Check(r *http.Request) (Client, error) {
 	}
 	headers := r.Header["Authorization"]
 	if len(headers) == 0 {
-		return Client{}, errors.New("missing websocket bearer token")
+		return Client{}, &authError{noToken, "missing websocket bearer token"}
 	}
 	scheme, token, found := strings.Cut(headers[0], " ")
 	token = strings.TrimSpace(token)
 	if !found || !strings.EqualFold(scheme, "bearer") || token == "" || !visibleASCII(headers[0]) {
-		return Client{}, errors.New("invalid authorization header")
+		return Client{}, &authError{badToken, "invalid authorization header"}
 	}
 	c, err := a.check(token)
 	if err == nil && !a.names {
@@ -186,7 +199,7 @@ type capability struct {
 func (c capability) check(token string) (Client, error) {
 	sum := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(sum[:], c.digest[:]) != 1 {
-		return Client{}, errors.New("invalid websocket bearer token")
+		return Client{}, &authError{badToken, "invalid websocket bearer token"}
 	}
 	return Client{}, nil
 }
@@ -199,7 +212,7 @@ type signedBearer struct {
 	skew             int64  // seconds, not negative
 }
 
-var errInvalidJWT = errors.New("invalid websocket jwt")
+var errInvalidJWT error = &authError{badToken, "invalid websocket jwt"}
 
 // check returns the claim sub as principal.
 func (s signedBearer) check(token string) (Client, error) {
@@ -210,13 +223,13 @@ func (s signedBearer) check(token string) (Client, error) {
 	now := time.Now().Unix()
 	switch {
 	case now > saturatingAdd(claims.expires, s.skew):
-		return Client{}, errors.New("expired websocket jwt")
+		return Client{}, &authError{oldToken, "expired websocket jwt"}
 	case claims.notBefore != nil && saturatingAdd(now, s.skew) < *claims.notBefore:
-		return Client{}, errors.New("websocket jwt is not valid yet")
+		return Client{}, &authError{oldToken, "websocket jwt is not valid yet"}
 	case s.issuer != "" && (claims.issuer == nil || *claims.issuer != s.issuer):
-		return Client{}, errors.New("websocket jwt issuer mismatch")
+		return Client{}, &authError{otherToken, "websocket jwt issuer mismatch"}
 	case s.audience != "" && !slices.Contains(claims.audience, s.audience):
-		return Client{}, errors.New("websocket jwt audience mismatch")
+		return Client{}, &authError{otherToken, "websocket jwt audience mismatch"}
 	}
 	return Client{Principal: claims.subject, Expires: time.Unix(min(saturatingAdd(claims.expires, s.skew), maxUnix), 0)}, nil
 }

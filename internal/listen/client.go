@@ -27,6 +27,8 @@ type Client struct {
 	// that the client lets in may open none after that.
 	Expires time.Time
 
+	Browser bool // it is a page of the console
+
 	Query string // of the URL that the client has asked for, not decoded
 }
 

@@ -17,6 +17,7 @@ type Connections struct {
 	log     *slog.Logger
 	serving context.Context // ends with the connections; its cause is a *rpc.CloseError
 	stop    context.CancelCauseFunc
+	counts  counts
 
 	serves sync.WaitGroup // grows only under mu, and before closed
 
@@ -33,26 +34,32 @@ func NewConnections(limit int, idle *Idle, log *slog.Logger) *Connections {
 	return c
 }
 
-// Serve calls serve with a connection, and returns when it has returned. If the connection cannot be served, its client is told why instead.
+// Serve calls serve with a connection that has come through a gateway, and returns when it has returned. If the connection cannot be served, its client is told why instead.
 // The context of serve ends with a *rpc.CloseError as its cause when the connections end.
 func (c *Connections) Serve(stream *rpc.WebSocket, serve func(context.Context)) {
-	c.begin(stream, serve)()
+	c.begin(stream, viaFleet, serve)()
 }
 
 // begin counts a connection. The function that it returns must be called: it serves the connection, or refuses it.
-func (c *Connections) begin(stream *rpc.WebSocket, serve func(context.Context)) func() {
+func (c *Connections) begin(stream *rpc.WebSocket, via string, serve func(context.Context)) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if why := c.closed; why != nil {
+		c.counts.count(via, stopping)
 		return func() { refuseConnection(stream, why, c.log) }
 	}
 	c.idle.connected()
 	c.serves.Add(1)
 	c.open++
-	refused := c.open > c.limit
+	full := c.open > c.limit
+	outcome := served
+	if full {
+		outcome = tooMany
+	}
+	c.counts.count(via, outcome)
 	return func() {
 		defer c.end()
-		if refused {
+		if full {
 			c.log.Warn("too many connections", "limit", c.limit)
 			refuseConnection(stream, &rpc.CloseError{Code: rpc.CloseTryAgain, Reason: fmt.Sprintf("limit reached: %d connections", c.limit)}, c.log)
 			return

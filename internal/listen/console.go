@@ -20,13 +20,15 @@ func (u *upgrader) serveConsole(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case o.Refused == console.NoLogin && r.Method == http.MethodPost: // the page asks whether it is logged in
 	case o.Refused != "":
+		u.counts.refuse(viaConsole, consoleReason(o.Refused))
 		u.logRefusal("browser refused", "peer", r.RemoteAddr, "path", truncate(r.URL.Path), "reason", string(o.Refused), "origin", truncate(r.Header.Get("Origin")), "host", truncate(r.Host))
 	case o.Socket:
 		if status, problem := checkUpgrade(r); problem != "" {
+			u.counts.count(viaConsole, malformed)
 			refuse(w, status, problem)
 			return
 		}
-		u.upgrade(w, r, Client{Principal: o.Grant.Principal, ReadOnly: o.Grant.ReadOnly, Expires: o.Grant.Expires, Query: o.Query})
+		u.upgrade(w, r, Client{Browser: true, Principal: o.Grant.Principal, ReadOnly: o.Grant.ReadOnly, Expires: o.Grant.Expires, Query: o.Query})
 	}
 }
 
@@ -36,9 +38,11 @@ func (u *upgrader) serveCode(w http.ResponseWriter, r *http.Request) {
 	client, err := u.auth.Check(r)
 	switch {
 	case r.Header["Origin"] != nil || r.Header["Sec-Fetch-Site"] != nil || !u.named(r):
+		u.counts.refuse(u.via, webPage)
 		u.logRefusal("request for a code refused", "peer", r.RemoteAddr, "origin", truncate(r.Header.Get("Origin")), "host", truncate(r.Host))
 		w.WriteHeader(http.StatusForbidden)
 	case err != nil:
+		u.counts.refuse(u.via, reasonOf(err))
 		u.logRefusal("client not authenticated", "peer", r.RemoteAddr, "err", err)
 		refuse(w, http.StatusUnauthorized, err.Error())
 	case r.Method != http.MethodPost:

@@ -44,6 +44,8 @@ func (u *upgrader) servePage(w http.ResponseWriter, r *http.Request, p *Page) {
 		w.Header().Set("Allow", "GET,HEAD")
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	case err != nil:
+		u.counts.refuse(u.via, reasonOf(err))
+		u.logRefusal("client not authenticated", "peer", r.RemoteAddr, "path", p.Path, "err", err)
 		refuse(w, http.StatusUnauthorized, err.Error())
 	default:
 		w.Header().Set("Content-Type", p.Type)

@@ -45,10 +45,14 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 		cancel()
 	})()
 	web := &upgrader{auth: l.auth, console: l.Console, anyNamespace: l.anyNamespace, hint: l.namespaceHint, anyPath: h.AnyPath, pages: h.Pages, ready: h.Ready, log: log,
-		leave: h.Leave, leaving: func() { l.left.Store(true) }}
+		via: l.via(), counts: &conns.counts, leave: h.Leave, leaving: func() { l.left.Store(true) }}
 	web.accept = func(conn net.Conn, buffered []byte, client Client) {
 		stream := rpc.NewWebSocket(conn, buffered)
-		go conns.begin(stream, func(serving context.Context) { h.Serve(serving, stream, client) })() // ends with the connection; Stop waits for it
+		via := l.via()
+		if client.Browser {
+			via = viaConsole
+		}
+		go conns.begin(stream, via, func(serving context.Context) { h.Serve(serving, stream, client) })() // ends with the connection; Stop waits for it
 	}
 	err := web.serve(ctx, l)
 	switch {

@@ -52,6 +52,8 @@ type upgrader struct {
 	ready        func() error     // see Handler
 	log          *slog.Logger
 	refusals     loglimit.Limit // of lines about clients that were refused
+	via          string         // see Listener.via
+	counts       *counts        // nil: nothing is counted
 	// accept takes over a connection whose upgrade was answered. buffered has the
 	// bytes that the client sent after its request. accept must return at once: the
 	// caller's stack and buffers are held until then.
@@ -81,7 +83,7 @@ func (u *upgrader) serve(ctx context.Context, l net.Listener) error {
 		ConnContext:                  u.checkPeer,
 		DisableGeneralOptionsHandler: true,
 		Protocols:                    new(http.Protocols),
-		ErrorLog:                     slog.NewLogLogger(u.log.Handler(), slog.LevelDebug),
+		ErrorLog:                     httpErrors{u}.logger(),
 	}
 	srv.Protocols.SetHTTP1(true)
 	cancel := context.AfterFunc(ctx, func() { srv.Close() })
@@ -145,6 +147,7 @@ func (u *upgrader) checkPeer(ctx context.Context, conn net.Conn) context.Context
 // refusePeer answers a client that checkPeer has refused. If the server only lacked
 // descriptors or memory for the check, the client may try again.
 func (u *upgrader) refusePeer(w http.ResponseWriter, err error) {
+	u.counts.refuse(u.via, otherSpace)
 	u.logRefusal("client on the Unix socket refused", "err", err)
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
@@ -166,7 +169,9 @@ func (u *upgrader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// Only browsers send an Origin. Without this check any web page could connect
 	// to a server on the loopback address of its reader's machine.
-	if _, browser := r.Header["Origin"]; browser {
+	if origin, browser := r.Header["Origin"]; browser {
+		u.counts.refuse(u.via, webPage)
+		u.logRefusal("web page refused", "peer", r.RemoteAddr, "origin", truncate(strings.Join(origin, " ")))
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
@@ -193,6 +198,7 @@ func (u *upgrader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (u *upgrader) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	if status, problem := checkUpgrade(r); problem != "" {
+		u.counts.count(u.via, malformed)
 		if strings.Contains(r.Header.Get("Accept"), "text/html") {
 			problem = forBrowsers
 			if u.console != nil {
@@ -204,6 +210,7 @@ func (u *upgrader) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	}
 	client, err := u.auth.Check(r)
 	if err != nil {
+		u.counts.refuse(u.via, reasonOf(err))
 		u.logRefusal("client not authenticated", "peer", r.RemoteAddr, "err", err)
 		refuse(w, http.StatusUnauthorized, err.Error())
 		return

@@ -45,12 +45,13 @@ type testUpgrader struct {
 	l        *Listener
 	accepted chan acceptedConn
 	stop     func() // and waits
+	counts   *counts
 }
 
 func startUpgrader(t *testing.T, cfg Config, log *slog.Logger) *testUpgrader {
 	t.Helper()
-	s := &testUpgrader{l: open(t, cfg), accepted: make(chan acceptedConn, 100)}
-	web := &upgrader{auth: s.l.auth, console: s.l.Console, anyNamespace: cfg.AnyNamespace, hint: cfg.NamespaceHint, log: cmp.Or(log, slog.New(slog.DiscardHandler)), accept: func(conn net.Conn, buffered []byte, client Client) {
+	s := &testUpgrader{l: open(t, cfg), accepted: make(chan acceptedConn, 100), counts: new(counts)}
+	web := &upgrader{auth: s.l.auth, console: s.l.Console, via: s.l.via(), counts: s.counts, anyNamespace: cfg.AnyNamespace, hint: cfg.NamespaceHint, log: cmp.Or(log, slog.New(slog.DiscardHandler)), accept: func(conn net.Conn, buffered []byte, client Client) {
 		t.Cleanup(func() { conn.Close() })
 		s.accepted <- acceptedConn{conn, string(buffered), client}
 	}}

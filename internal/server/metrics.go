@@ -46,7 +46,7 @@ func (s *Server) count() {
 	c := &s.counters
 	set := &c.set
 	set.Fact("tether_build_info", "The version of tether and of the Go toolchain.", "version", s.config.Version, "go", runtime.Version())
-	set.Gauge("tether_connections", "Connections that are open.", func() float64 { return float64(s.conns.Open()) })
+	s.conns.Measure(set)
 	set.Gauge("tether_sessions", "Sessions that are open.", func() float64 { n, _ := s.Load(); return float64(n) })
 	set.Gauge("tether_sessions_attached", "Sessions with a connected client.", func() float64 { return float64(s.sessions.Attached()) })
 	c.sessions = set.Counter("tether_session_events_total", "What has happened to sessions.", metrics.Label{Name: "event", Values: eventNames()})

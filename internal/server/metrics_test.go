@@ -53,7 +53,8 @@ func TestMetricsOfAWorkload(t *testing.T) {
 		t.Error("a file that does not exist was read")
 	}
 	want := map[string]float64{
-		`tether_connections`:                                    1,
+		`tether_connections`: 1,
+		`tether_connections_total{listener="ws",outcome="served"}`: 1,
 		`tether_sessions`:                                       1,
 		`tether_sessions_attached`:                              1,
 		`tether_session_events_total{event="opened"}`:           1,

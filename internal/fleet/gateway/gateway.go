@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/tetherexec/tether/internal/fleet/directory"
 	"github.com/tetherexec/tether/internal/fleet/link"
 	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/internal/metrics"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/wire"
 )
@@ -114,9 +116,16 @@ func (g *Gateway) Serve(ctx context.Context, l *listen.Listener) error {
 	helpers.Go(func() { g.mux.Run(watching) })
 	helpers.Go(func() { g.watch(watching) })
 	helpers.Go(func() { g.keepRecords(watching) })
+	conns := listen.NewConnections(maxClients, nil, g.log)
+	var clients metrics.Set
+	conns.Measure(&clients)
+	write := func(w io.Writer) {
+		clients.Write(w)
+		g.writeMetrics(w)
+	}
 	err := l.Serve(ctx, listen.Handler{
-		Serve: g.serve, Stopping: errStopping, Connections: listen.NewConnections(maxClients, nil, g.log), Log: g.log,
-		Pages: []listen.Page{listen.Metrics(g.writeMetrics), listen.JSONPage(wire.HostsPath, g.hostsPage)}, Ready: g.ready,
+		Serve: g.serve, Stopping: errStopping, Connections: conns, Log: g.log,
+		Pages: []listen.Page{listen.Metrics(write), listen.JSONPage(wire.HostsPath, g.hostsPage)}, Ready: g.ready,
 	})
 	stop()
 	g.mux.Close()

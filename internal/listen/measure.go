@@ -1,0 +1,106 @@
+package listen
+
+import (
+	"bytes"
+	"log"
+	"strings"
+
+	"github.com/tetherexec/tether/internal/console"
+	"github.com/tetherexec/tether/internal/metrics"
+)
+
+// The ways by which connections come: the label listener.
+const (
+	viaWS        = "ws"
+	viaWSS       = "wss"
+	viaUnix      = "unix"
+	viaConsole   = "console"   // a browser, through any listener
+	viaInProcess = "inProcess" // the program of which the server is a part
+	viaFleet     = "fleet"     // a gateway
+)
+
+// What becomes of connections: the label outcome.
+const (
+	served    = "served"
+	tooMany   = "limit"     // there were too many
+	stopping  = "stopping"  // the server is about to end
+	refused   = "refused"   // the client may not connect
+	malformed = "malformed" // it did not ask for a WebSocket as it should
+)
+
+// Why clients may not connect: the label reason, with those of package console.
+const (
+	noToken       = "missing"     // there is no token
+	badToken      = "invalid"     // it is not the right one, or not signed as it should be
+	oldToken      = "expired"     // or not valid yet
+	otherToken    = "claims"      // it has another issuer or audience
+	noCertificate = "certificate" // the client has none, or one that is not accepted
+	otherSpace    = "namespace"   // the client of a Unix socket is in another container or sandbox
+	webPage       = "origin"      // a web page of another origin wants to connect
+)
+
+// counts are what happens to connections. Its zero value counts nothing.
+type counts struct{ connections, refusals *metrics.Counter }
+
+// Measure adds metrics about connections to a set. It is called before the first connection.
+func (c *Connections) Measure(set *metrics.Set) {
+	reasons := []string{noToken, badToken, oldToken, otherToken, noCertificate, otherSpace, webPage}
+	for _, r := range console.Reasons {
+		reasons = append(reasons, consoleReason(r))
+	}
+	set.Gauge("tether_connections", "Connections that are open.", func() float64 { return float64(c.Open()) })
+	c.counts.connections = set.Counter("tether_connections_total", "Connections that clients have asked for, by listener and outcome.",
+		metrics.Label{Name: "listener", Values: []string{viaWS, viaWSS, viaUnix, viaConsole, viaInProcess, viaFleet}},
+		metrics.Label{Name: "outcome", Values: []string{served, tooMany, stopping, refused, malformed}})
+	c.counts.refusals = set.Counter("tether_refusals_total", "Clients that may not connect, by reason.", metrics.Label{Name: "reason", Values: reasons})
+}
+
+// consoleReason is the reason of a browser that the console refuses.
+func consoleReason(r console.Reason) string {
+	return "console" + strings.ToUpper(string(r[:1])) + string(r[1:])
+}
+
+// count counts a connection.
+func (c *counts) count(via, outcome string) {
+	if c != nil && c.connections != nil {
+		c.connections.Inc(via, outcome)
+	}
+}
+
+// refuse counts a client that may not connect.
+func (c *counts) refuse(via, reason string) {
+	c.count(via, refused)
+	if c != nil && c.refusals != nil {
+		c.refusals.Inc(reason)
+	}
+}
+
+// via returns the way by which connections to the listener come.
+func (l *Listener) via() string {
+	scheme, _, found := strings.Cut(l.URL, "://")
+	if !found {
+		return viaInProcess
+	}
+	return scheme
+}
+
+// httpErrors gets what the HTTP server has to say, a line at a time. Failed handshakes of TLS are nowhere else.
+type httpErrors struct{ u *upgrader }
+
+func (e httpErrors) logger() *log.Logger { return log.New(e, "", 0) }
+
+func (e httpErrors) Write(line []byte) (int, error) {
+	text := string(bytes.TrimSpace(line))
+	_, failure, handshake := strings.Cut(text, "TLS handshake error from ")
+	switch {
+	case handshake && strings.Contains(failure, "certificate"):
+		e.u.counts.refuse(e.u.via, noCertificate)
+		e.u.logRefusal("client without an accepted certificate", "err", failure)
+	case handshake:
+		e.u.counts.count(e.u.via, malformed)
+		fallthrough
+	default:
+		e.u.log.Debug(text)
+	}
+	return len(line), nil
+}
