@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha1"
+	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -98,9 +99,14 @@ func (f Frame) Bytes() []byte {
 		return append(b, f.Payload...)
 	}
 	b = append(b, mask[:]...)
-	for i, c := range f.Payload {
-		b = append(b, c^mask[i%4])
-	}
+	return append(b, xor(f.Payload, mask)...)
+}
+
+// xor returns the payload with a mask on it, or without it if it had one. It does not look at single bytes, which takes long
+// with the race detector.
+func xor(payload []byte, key [4]byte) []byte {
+	b := make([]byte, len(payload))
+	subtle.XORBytes(b, payload, bytes.Repeat(key[:], (len(payload)+3)/4))
 	return b
 }
 
@@ -141,9 +147,7 @@ func Read(r io.Reader) (f Frame, err error) {
 		return f, noEOF(err)
 	}
 	if f.Masked {
-		for i := range f.Payload {
-			f.Payload[i] ^= key[i%4]
-		}
+		f.Payload = xor(f.Payload, key)
 	}
 	return f, nil
 }
