@@ -121,7 +121,7 @@ func buildPrograms() error {
 
 // build makes a program of a package with the go command.
 func build(program, of string, command ...string) error {
-	cmd := exec.Command("go", append(command, "-o", program, "github.com/tetherexec/tether/"+of)...)
+	cmd := exec.Command("go", append(command, "-ldflags=-s -w", "-o", program, "github.com/tetherexec/tether/"+of)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", filepath.Base(program), err, out)

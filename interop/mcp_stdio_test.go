@@ -25,7 +25,7 @@ import (
 // toolServer is a real MCP server for the executor.
 var toolServer = sync.OnceValues(func() (string, error) {
 	bin := filepath.Join(suite.dir, "toolserver")
-	cmd := exec.Command("go", "build", "-o", bin, "./client/mcptransport/internal/toolserver")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", bin, "./client/mcptransport/internal/toolserver")
 	cmd.Dir = suite.root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the tool server: %w\n%s", err, out)

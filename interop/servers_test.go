@@ -177,7 +177,7 @@ func buildTether() {
 	}
 	bin := filepath.Join(suite.root, "bin", "tether")
 	for program, tags := range map[string]string{bin: "", bin + "-mcp": "mcp", bin + "-fleet": "fleet"} { // for `tether mcp` and fleets
-		cmd := exec.Command("go", "build", "-tags", tags, "-o", program, "./cmd/tether")
+		cmd := exec.Command("go", "build", "-tags", tags, "-ldflags=-s -w", "-o", program, "./cmd/tether")
 		cmd.Dir = suite.root
 		if out, err := cmd.CombinedOutput(); err != nil {
 			suite.why[tether], suite.broken = fmt.Sprintf("it does not build: %v\n%s", err, out), true

@@ -29,7 +29,7 @@ import (
 
 // toolserver is a real MCP server, built when it is needed.
 var toolserver = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("go", "build", "-o", filepath.Join(binaries, "toolserver"), "./internal/toolserver").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(binaries, "toolserver"), "./internal/toolserver").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("build the tool server: %w\n%s", err, out)
 	}

@@ -35,7 +35,7 @@ var buildRelease = sync.OnceValues(func() (string, error) {
 	}
 	removeLater(dir)
 	path := filepath.Join(dir, "tether")
-	build := exec.Command("go", "build", "-o", path, ".")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, text)

@@ -138,7 +138,7 @@ func buildTagged(tag, name string) (path string, err error) {
 	if runtime.GOOS == "windows" {
 		path += ".exe"
 	}
-	args := []string{"build", "-tags", tag, "-buildvcs=false", "-o", path}
+	args := []string{"build", "-tags", tag, "-buildvcs=false", "-ldflags=-s -w", "-o", path}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		args = append(args, "-race")
 	}

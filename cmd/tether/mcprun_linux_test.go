@@ -21,7 +21,7 @@ import (
 func toolServer(t *testing.T) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "toolserver")
-	if out, err := exec.Command("go", "build", "-o", bin, "../../client/mcptransport/internal/toolserver").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", bin, "../../client/mcptransport/internal/toolserver").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return bin
