@@ -125,7 +125,7 @@ func TestResize(t *testing.T) {
 	c.spawn("pipe", j{"timeoutMs": nil}, "sleep", "100")
 	refused(t, "pipe", c.Call("process/resizePty", j{"processHandle": "pipe", "size": size(1, 1)}), -32600,
 		"failed to resize PTY: process is not attached to a PTY")
-	c.sh("tty", j{"tty": true, "timeoutMs": nil}, "trap 'stty size' WINCH; stty size; while :; do sleep 0.05; done")
+	c.sh("tty", j{"tty": true, "timeoutMs": nil}, "trap 'stty size' WINCH; stty size; while :; do read x; done")
 	c.until("tty", "24 80\r\n")
 	accepted(t, "resize", c.Call("process/resizePty", j{"processHandle": "tty", "size": size(48, 160)}))
 	c.until("tty", "48 160\r\n")
