@@ -12,10 +12,15 @@ SOAKLIMIT ?= 90m
 # Without paths of this machine in the programs, all clones share Go's build cache.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
+# Packages that start no goroutine and share nothing between goroutines. They are tested without the race detector, with which
+# their programs take longer to link and to run. TestPlainPackages in docs checks the list.
+PLAIN := docs examples schema $(addprefix internal/,codexhome confine/explain fleet mountinfo netpolicy oserr \
+	sandbox/seatbelt sandbox/seccomp settings shellword slots toml)
+
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit test-cli test-conformance test-interop test-console test-clients interop record soak model bench fuzz demos fleet-demo clean bubblewrap websockets schema
+.PHONY: help build run test check test-unit test-plain test-cli test-conformance test-interop test-console test-clients interop record soak model bench fuzz demos fleet-demo clean bubblewrap websockets schema
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +31,8 @@ build: ## build bin/tether, and bin/tether-mcp and bin/tether-fleet, which have 
 run: build ## build, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
 
-test: bubblewrap ## everything CI runs: check and the six targets below, three at a time
-	@scripts/in-memory $(MAKE) --no-print-directory -j 3 check test-unit test-cli test-conformance test-interop test-console test-clients
+test: bubblewrap ## everything CI runs: check and the seven targets below, three at a time
+	@scripts/in-memory $(MAKE) --no-print-directory -j 3 check test-unit test-plain test-cli test-conformance test-interop test-console test-clients
 
 check: ## format, vet for each platform, lint, compare the schema with the code
 	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
@@ -43,7 +48,10 @@ check: ## format, vet for each platform, lint, compare the schema with the code
 # The race detector makes each program wait a second before it exits, in case of late reports.
 test-unit soak: export GORACE=atexit_sleep_ms=0
 test-unit: ## tests beside the code, with the race detector
-	go test -race -vet=off -parallel 4 -timeout $(TIMEOUT) $$(go list ./... | grep -vE '/(conformance|cmd/tether)$$')
+	go test -race -vet=off -parallel 4 -timeout $(TIMEOUT) $$(go list ./... | grep -vxF $(patsubst %,-e github.com/tetherexec/tether/%,conformance cmd/tether $(PLAIN)))
+
+test-plain: ## packages without goroutines
+	go test -vet=off -timeout $(TIMEOUT) $(addprefix ./,$(PLAIN))
 
 # The programs that these two targets start are built without the race detector, with which each start takes 0.1 s. make soak
 # runs both with it.
