@@ -72,7 +72,7 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil || warnings != "" {
 		t.Fatal(err, warnings)
 	}
-	if want := (listen.Config{URL: listen.DefaultURL, NamespaceHint: listenCfg.NamespaceHint}); listenCfg != want {
+	if want := (listen.Config{URL: listen.DefaultURL, NamespaceHint: listenCfg.NamespaceHint, Console: listenCfg.Console}); listenCfg != want || want.Console == nil {
 		t.Errorf("flags and zero values disagree:\ngot  %+v\nwant %+v", listenCfg, want)
 	}
 	want := server.Config{Subreaper: true, OwnGroup: true}.WithDefaults()
