@@ -52,6 +52,9 @@ var (
 	// ErrSubscriptionClosed means that the program has closed the Subscription.
 	ErrSubscriptionClosed = errors.New("subscription is closed")
 
+	// ErrRemoved means that the session of an observed process has ended before all of its events were observed.
+	ErrRemoved = errors.New("the session of the process has ended, and its output is gone")
+
 	// ErrObservationClosed means that the program has closed the Observation.
 	ErrObservationClosed = errors.New("observation is closed")
 

@@ -70,6 +70,8 @@ type Observation struct {
 	bytes int    // of output in the inbox
 	route *route // nil: not being observed at the moment
 	over  bool   // Closed was put into the inbox
+
+	removed bool // the process is gone: nothing more will be put into the inbox
 }
 
 // A route is one observation on one connection.
@@ -173,6 +175,7 @@ func (w *observations) begin(o *Observation, r route) {
 	if before := w.early[r]; before != nil {
 		delete(w.early, r)
 		all := before.route != nil
+		o.removed = before.removed
 		for _, e := range before.inbox.Clear() {
 			if !o.take(e) {
 				all = false
@@ -247,11 +250,48 @@ func (w *observations) Notification(l *Link, method string, params []byte) error
 		if n.FirstSeq > 0 {
 			id, e = n.ObserveID, Observed{Event: Event{Kind: Gap, Seq: n.FirstSeq - 1}}
 		}
+	case wire.NoteObservedRemoved:
+		var n wire.ObservedRemoved
+		if err := wire.Decode(params, &n); err != nil {
+			return err
+		}
+		w.remove(route{l, n.ObserveID})
+		return nil
 	default:
 		return nil
 	}
 	w.deliver(route{l, id}, e)
 	return nil
+}
+
+// remove takes the note that a process is gone.
+func (w *observations) remove(r route) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.routes[r]
+	if o == nil {
+		o = w.earlyLocked(r)
+	}
+	if o != nil {
+		o.removed = true
+		o.inbox.Wake.Send()
+	}
+}
+
+// earlyLocked returns the Observation in which events wait whose route is not known yet; nil if they belong to none.
+func (w *observations) earlyLocked(r route) *Observation {
+	if w.asking == 0 {
+		return nil
+	}
+	o := w.early[r]
+	if o == nil {
+		if w.early == nil {
+			w.early = make(map[route]*Observation)
+		}
+		o = &Observation{route: &r, inbox: inbox.New[Observed](maxObserved)}
+		w.early[r] = o
+	}
+	return o
 }
 
 // deliver hands an event to its observation.
@@ -264,18 +304,7 @@ func (w *observations) deliver(r route, e Observed) {
 		}
 		return
 	}
-	if w.asking == 0 {
-		return
-	}
-	o := w.early[r]
-	if o == nil {
-		if w.early == nil {
-			w.early = make(map[route]*Observation)
-		}
-		o = &Observation{route: &r, inbox: inbox.New[Observed](maxObserved)}
-		w.early[r] = o
-	}
-	if o.route != nil && !o.put(e) {
+	if o := w.earlyLocked(r); o != nil && o.route != nil && !o.put(e) {
 		o.route = nil // full; the events from here on are asked for again
 	}
 }
@@ -319,14 +348,14 @@ func (o *Observation) put(e Observed) bool {
 // of the context, is final: the process, its session or the session of this client is gone.
 func (o *Observation) Next(ctx context.Context) (Observed, error) {
 	for {
-		e, found, over, attached := o.next()
+		e, found, end, attached := o.next()
 		switch {
 		case found:
 			return e, nil
 		case o.ctx.Err() != nil:
 			return Observed{}, ErrObservationClosed
-		case over:
-			return Observed{}, io.EOF
+		case end != nil:
+			return Observed{}, end
 		case !attached:
 			if err := o.attach(ctx); err != nil && o.ctx.Err() == nil {
 				return Observed{}, err
@@ -342,12 +371,18 @@ func (o *Observation) Next(ctx context.Context) (Observed, error) {
 }
 
 // next takes an event from the inbox, and returns the state at that moment.
-func (o *Observation) next() (e Observed, found, over, attached bool) {
+func (o *Observation) next() (e Observed, found bool, end error, attached bool) {
 	o.watchers.mu.Lock()
 	defer o.watchers.mu.Unlock()
 	e, found = o.inbox.Take()
 	o.bytes -= len(e.Data)
-	return e, found, o.over, o.route != nil
+	switch {
+	case o.over:
+		end = io.EOF
+	case o.removed:
+		end = ErrRemoved
+	}
+	return e, found, end, o.route != nil
 }
 
 // Close ends the observation. A Next that waits returns ErrObservationClosed, as each

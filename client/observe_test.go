@@ -245,3 +245,31 @@ func TestClosedObservation(t *testing.T) {
 		}
 	}
 }
+
+// The end of a session ends the observations of its processes, with the reason.
+func TestObserveUntilTheSessionEnds(t *testing.T) {
+	t.Parallel()
+	owner, other, _ := twoClients(t)
+	p := start(t, owner, sh("echo ready; exec sleep 1000"))
+	o, err := other.Observe(tethertest.Within(t), owner.PublicID(), p.ID(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if e, err := o.Next(tethertest.Within(t)); err != nil || string(e.Data) != "ready\n" {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	if err := owner.End(tethertest.Within(t)); err != nil {
+		t.Error(err)
+	}
+	for {
+		e, err := o.Next(tethertest.Within(t))
+		if err == nil && (e.Kind == client.Exited || e.Kind == client.Closed) {
+			continue // it may have come before the end
+		}
+		if !errors.Is(err, client.ErrRemoved) && !errors.Is(err, io.EOF) {
+			t.Errorf("%+v, %v", e, err)
+		}
+		break
+	}
+}

@@ -288,6 +288,7 @@ NOTE_OBSERVED_OUTPUT = "tether/process/output"
 NOTE_OBSERVED_EXITED = "tether/process/exited"
 NOTE_OBSERVED_CLOSED = "tether/process/closed"
 NOTE_OBSERVED_EVICTED = "tether/process/evicted"
+NOTE_OBSERVED_REMOVED = "tether/process/removed"
 NOTE_OBSERVED_CONTROL = "tether/process/control"
 
 # Streams of process output.
@@ -1558,6 +1559,14 @@ class ObservedOutput(TypedDict):
     stream: "str"
 
     chunk: "Base64"
+
+
+class ObservedRemoved(TypedDict):
+    """ObservedRemoved is the notification tether/process/removed: the process and its output are
+    gone before the observer has got the close, because the session has ended.
+    """
+
+    observeId: "int"
 
 # OpenMode is the purpose for which a file is opened.
 OpenMode: TypeAlias = Literal["read", "replace"]
@@ -2967,6 +2976,7 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/process/exited": ("server", ObservedExited, None, "observe"),
     "tether/process/closed": ("server", ObservedClosed, None, "observe"),
     "tether/process/evicted": ("server", ObservedEvicted, None, "observe"),
+    "tether/process/removed": ("server", ObservedRemoved, None, "observe"),
     "tether/process/describe": ("client", DescribeParams, DescribeResult, "describe"),
     "tether/process/takeControl": ("client", ControlParams, Empty, "control"),
     "tether/process/giveControl": ("client", ControlParams, Empty, "control"),

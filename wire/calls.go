@@ -91,6 +91,7 @@ var ExecCalls = []Call{
 	{NoteObservedExited, FromServer, (*ObservedExited)(nil), nil, "observe", "An observed process has exited."},
 	{NoteObservedClosed, FromServer, (*ObservedClosed)(nil), nil, "observe", "The output of an observed process has ended, and the observation with it."},
 	{NoteObservedEvicted, FromServer, (*ObservedEvicted)(nil), nil, "observe", "The observer was too slow: events that it has not seen are gone."},
+	{NoteObservedRemoved, FromServer, (*ObservedRemoved)(nil), nil, "observe", "The session of the process has ended: nothing more will come."},
 	{MethodProcessDescribe, FromClient, (*DescribeParams)(nil), (*DescribeResult)(nil), "describe", "Tells the facts about a process: its command line, sandbox, network, limits and end."},
 	{MethodProcessTakeControl, FromClient, (*ControlParams)(nil), (*Empty)(nil), "control", "Shows to the observers of a process that this connection types."},
 	{MethodProcessGiveControl, FromClient, (*ControlParams)(nil), (*Empty)(nil), "control", "Ends that."},

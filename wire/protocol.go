@@ -54,6 +54,7 @@ const (
 	NoteObservedExited  = "tether/process/exited"
 	NoteObservedClosed  = "tether/process/closed"
 	NoteObservedEvicted = "tether/process/evicted"
+	NoteObservedRemoved = "tether/process/removed"
 	NoteObservedControl = "tether/process/control"
 )
 

@@ -247,6 +247,12 @@ type ObservedEvicted struct {
 	FirstSeq  uint64 `json:"firstSeq"` // the oldest event that is still held
 }
 
+// ObservedRemoved is the notification tether/process/removed: the process and its output are
+// gone before the observer has got the close, because the session has ended.
+type ObservedRemoved struct {
+	ObserveID int64 `json:"observeId"`
+}
+
 // A DenialFact has the known details of a denial: the member "tetherDenial" beside
 // "sandboxDenied".
 type DenialFact struct {

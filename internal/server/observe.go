@@ -90,7 +90,7 @@ type observation struct {
 	batch         *rpc.Batch
 	conn          *conn
 	shown         *session.Controller // what the observer was told last; used by Next alone
-	closed        bool                // the close was sent; used by Next alone
+	closed        bool                // the close was sent, or that there will be none; used by Next alone
 	stopListening func()              // nil before the answer; guarded by among
 }
 
@@ -158,6 +158,10 @@ func (o *observation) Next(b *rpc.Batch) bool {
 		o.cursor.Seek(first - 1)
 		buf := b.Open(notificationOverhead)
 		b.Seal(fmt.Appendf(buf, `{"method":"%s","params":{"observeId":%d,"firstSeq":%d}}`, wire.NoteObservedEvicted, o.id, first))
+		return true
+	case errors.Is(err, outlog.ErrEnded) && !o.closed:
+		o.closed = true
+		b.Seal(fmt.Appendf(b.Open(notificationOverhead), `{"method":"%s","params":{"observeId":%d}}`, wire.NoteObservedRemoved, o.id))
 		return true
 	}
 	o.end()
