@@ -46,19 +46,33 @@ func (s *sizeFlag) Set(text string) error {
 	return nil
 }
 
-func (s *sizeFlag) String() string { return fmt.Sprintf("%dx%d", s.cols, s.rows) }
-func (*sizeFlag) Type() string     { return "COLSxROWS" }
+func (s *sizeFlag) String() string {
+	if *s == (sizeFlag{}) {
+		return ""
+	}
+	return fmt.Sprintf("%dx%d", s.cols, s.rows)
+}
+
+// sizeOf is the size of a recording of a process.
+func sizeOf(p *wire.ProcessInfo) sizeFlag {
+	if p.Size != nil && p.Size.Cols > 0 && p.Size.Rows > 0 {
+		return sizeFlag{int(p.Size.Cols), int(p.Size.Rows)}
+	}
+	return sizeFlag{80, 24}
+}
+
+func (*sizeFlag) Type() string { return "COLSxROWS" }
 
 func newRecord() *cobra.Command {
-	r := recording{size: sizeFlag{80, 24}}
+	var r recording
 	cmd := &cobra.Command{
 		Use:   nameRecord + " [flags] -o FILE ID",
 		Short: shortRecord,
 		Long: "Write the output of a process that the server still has, with its times, to a file in the format\n" +
 			"asciicast v2. `tether play`, asciinema and the players of web pages play it. Other readers of the\n" +
 			"process still get all of it.\n\n" +
-			"The format does not tell standard error from standard output. The server does not know which size\n" +
-			"the terminal had; --size says it." + idHelp,
+			"The format does not tell standard error from standard output. The size of the terminal is the one\n" +
+			"that it has at the beginning of the recording, or had last." + idHelp,
 		Example:               "  tether record -o build.cast build\n  tether record --follow --idle 2s --size 120x40 -o work.cast work",
 		Args:                  needID(1, 1),
 		DisableFlagsInUseLine: true,
@@ -78,7 +92,7 @@ func newRecord() *cobra.Command {
 	fs.BoolVar(&r.force, "force", false, "replace the file if it exists")
 	fs.BoolVarP(&r.follow, "follow", "f", false, "record new output too, until the process ends or until Ctrl-C, which\nends only the recording")
 	fs.Var(&r.idle, "idle", "players shorten each pause to this long")
-	fs.Var(&r.size, "size", "size of the terminal in the recording")
+	fs.Var(&r.size, "size", "size of the terminal in the recording (default: that of the process's\nterminal, else 80x24)")
 	group(fs, "Recording", "out", "force", "follow", "idle", "size")
 	r.define(fs, ownServer)
 	onlyOnce(fs)
@@ -111,8 +125,12 @@ func (r *recording) record(ctx context.Context, conn *connection, o *client.Obse
 	}
 	defer os.Remove(part.Name()) // fails if it has become the recording
 	defer part.Close()
+	size := r.size
+	if size == (sizeFlag{}) {
+		size = sizeOf(p)
+	}
 	w, err := cast.NewWriter(part, cast.Header{
-		Width: r.size.cols, Height: r.size.rows, Idle: time.Duration(r.idle),
+		Width: size.cols, Height: size.rows, Idle: time.Duration(r.idle),
 		Start: time.UnixMilli(p.StartedAtMs), Title: shellword.Join(p.Argv),
 	}, !p.TTY)
 	if err != nil {

@@ -57,7 +57,10 @@ func TestRecordThroughCuts(t *testing.T) {
 	t.Parallel()
 	b, url := newTestEnv(t), tethertest.StartServer(t, server.Config{}).URL
 	line := tethertest.LayCable(t, url)
-	if got := b.tether(nil, "run", "--url", url, "--detach", "--name", "counting", "--tty", "--", "sh", "-c", "seq 100000"); got.code != 0 {
+	if got := b.tether(nil, "run", "--url", url, "--detach", "--name", "counting", "--tty", "--", "sh", "-c", "stty rows 33 cols 101; seq 100000"); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if got := b.tether(nil, "wait", "--url", url, "counting"); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	line.On(cable.FromServer, cable.Method(wire.NoteObservedOutput).Times(3), cable.SeverAfter)
@@ -70,28 +73,33 @@ func TestRecordThroughCuts(t *testing.T) {
 	if got, want := recorded(t, filepath.Join(b.work, "out.cast")), counted(100000, "\r\n"); got != want {
 		t.Errorf("recorded %d bytes, want %d", len(got), len(want))
 	}
+	text, err := os.ReadFile(filepath.Join(b.work, "out.cast"))
+	if err != nil || !strings.HasPrefix(string(text), `{"version":2,"width":101,"height":33,`) { // the size that the terminal had last
+		t.Errorf("%.100s, %v", text, err)
+	}
 	onlyFiles(t, b.work, "out.cast")
 }
 
-// Ctrl-C ends a recording that follows a command, which goes on. If its server ends, the output until then is kept.
+// Ctrl-C ends a recording that follows a command, which goes on. If its session or its server ends, the output until then is kept.
 func TestRecordInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	server := b.startPart(t, "serve", "--no-keeper", "--listen", "ws://127.0.0.1:0")
 	b.env = append(b.env, "TETHER_URL="+server.line(t))
-	if got := b.tether(nil, "run", "--detach", "--stdin", "--name", "waits", "--", "sh", "-c", "echo first; cat"); got.code != 0 {
-		t.Fatalf("%+v", got)
-	}
 	for _, row := range []struct {
 		name string
 		end  func(record *exec.Cmd)
 		want end
 	}{
 		{"stopped", func(record *exec.Cmd) { record.Process.Signal(os.Interrupt) }, end{0, "", "tether: stopped.cast has the output until now; the process runs on\n"}},
+		{"ended", func(*exec.Cmd) { b.tether(nil, "sessions", "--end", "ended") }, end{1, "", ", and its output is gone\ntether: ended.cast has the output until then\n"}},
 		{"lost", func(*exec.Cmd) { server.Process.Signal(syscall.SIGTERM) }, end{1, "", "tether: lost.cast has the output until then\n"}},
 	} {
+		if got := b.tether(nil, "run", "--detach", "--stdin", "--name", row.name, "--", "sh", "-c", "echo first; cat"); got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
 		name := row.name + ".cast"
-		cmd := b.command("record", "--follow", "-o", name, "waits")
+		cmd := b.command("record", "--follow", "-o", name, row.name)
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		if err := cmd.Start(); err != nil {
@@ -107,7 +115,7 @@ func TestRecordInterrupted(t *testing.T) {
 			t.Errorf("%s: recorded %q", row.name, got)
 		}
 	}
-	onlyFiles(t, b.work, "lost.cast", "stopped.cast")
+	onlyFiles(t, b.work, "ended.cast", "lost.cast", "stopped.cast")
 }
 
 // awaitObserver waits until a process has an observer.

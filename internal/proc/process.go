@@ -206,6 +206,7 @@ func closedWithin(done <-chan struct{}, d time.Duration) bool {
 
 // close ends what run began. After it Terminate has no effect.
 func (p *Process) close() {
+	p.Size() // while there is a terminal
 	p.mu.Lock()
 	e := p.ending
 	if e == nil {
@@ -339,8 +340,8 @@ func (p *Process) Resize(rows, cols uint16) error {
 	return p.child.resize(rows, cols)
 }
 
-// Size returns the size of the terminal, after the end of the output the last size that Size has returned before. ok is false without a
-// terminal, and if the size is not known.
+// Size returns the size of the terminal, after the end of the output the last one. ok is false without a terminal, and if the size is not
+// known.
 func (p *Process) Size() (rows, cols uint16, ok bool) {
 	if !p.child.tty {
 		return 0, 0, false

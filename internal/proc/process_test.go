@@ -400,6 +400,13 @@ func TestTerminal(t *testing.T) {
 	if rows, cols, ok := p.Size(); rows != 50 || cols != 132 || !ok {
 		t.Errorf("size after close: %d %d %t", rows, cols, ok)
 	}
+	unseen := shell("stty rows 7 cols 99")
+	unseen.TTY = true
+	p, _ = start(t, s, unseen)
+	awaitDone(t, p)
+	if rows, cols, ok := p.Size(); rows != 7 || cols != 99 || !ok {
+		t.Errorf("size after close, if it was never asked for: %d %d %t", rows, cols, ok)
+	}
 	p, _ = start(t, s, shell("true"))
 	if _, _, ok := p.Size(); ok {
 		t.Error("pipes have a size")
