@@ -367,12 +367,22 @@ func TestTheTargetSeesItsOwnRequest(t *testing.T) {
 
 func TestPlainHTTPPasses(t *testing.T) {
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		io.WriteString(w, "ready "+req.URL.Path)
+		body, _ := io.ReadAll(req.Body)
+		io.WriteString(w, "ready "+req.URL.Path+string(body))
 	}))
 	defer far.Close()
 	r := layTo(t, nil, cable.Config{Target: strings.Replace(far.URL, "http", "ws", 1)})
 	if body := get(t, r.URL()+"/readyz", nil); body != "ready /readyz" {
 		t.Errorf("body %q", body)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
+	resp, err := client.Post(strings.Replace(r.URL(), "ws", "http", 1)+"/login", "text/plain", strings.NewReader(" with a body"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "ready /login with a body" {
+		t.Errorf("answer %q, %v", body, err)
 	}
 }
 

@@ -154,7 +154,7 @@ func (c *Cable) serve(near net.Conn) {
 	c.notice(Opened, l.number, "")
 	up.push(item{raw: target.rewrite(head)})
 	var pumps sync.WaitGroup // they end with their stream, or when the link is severed
-	pumps.Go(func() { up.finish(l.readRequests(up)) })
+	pumps.Go(func() { up.finish(l.readRequests(up, asksSwitch(head))) })
 	pumps.Go(func() { down.finish(l.readAnswers(down)) })
 	pumps.Go(up.write)
 	pumps.Go(down.write)
@@ -220,10 +220,14 @@ func (c *Cable) count(f func(*Stats)) {
 	f(&c.stats)
 }
 
-// readRequests reads the client's bytes after its opening request.
-func (l *link) readRequests(up *line) error {
+// readRequests reads the client's bytes after the head of its opening request. Unless that asks for an upgrade, they are its body, without
+// which the target does not answer.
+func (l *link) readRequests(up *line, asked bool) error {
 	if _, err := up.in.Peek(1); err != nil {
 		return err // the client left before the answer
+	}
+	if !asked {
+		return l.read(up)
 	}
 	select {
 	case <-l.upgrade:

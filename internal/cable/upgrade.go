@@ -120,6 +120,16 @@ func (e endpoint) rewrite(head []byte) []byte {
 	return out
 }
 
+// asksSwitch reports whether a request asks for an upgrade.
+func asksSwitch(head []byte) bool {
+	for line := range bytes.SplitSeq(head, []byte("\n")) {
+		if name, _, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(name, []byte("Upgrade")) {
+			return true
+		}
+	}
+	return false
+}
+
 // isSwitch reports whether an answer accepts the upgrade.
 func isSwitch(head []byte) bool {
 	return bytes.HasPrefix(head, []byte("HTTP/1.1 101"))
