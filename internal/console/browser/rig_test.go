@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/console"
 	"github.com/tetherexec/tether/internal/console/web"
 	"github.com/tetherexec/tether/internal/listen"
@@ -22,7 +23,7 @@ import (
 )
 
 // patience is how long a test waits for the page. It is only spent by a test that fails.
-const patience = 30 * time.Second
+const patience = 20 * time.Second
 
 // watch runs in each page before its own script: it notes what the browser complains about.
 const watch = `
@@ -63,6 +64,20 @@ func newServer(t *testing.T, config console.Config) *rig {
 	r.client = c
 	return r
 }
+
+// newServerBehind starts a server whose console is reached through a cable.
+func newServerBehind(t *testing.T, c *cable.Cable, config console.Config) *rig {
+	t.Helper()
+	config.Origins = append(config.Origins, origin(t, c.URL()))
+	r := newServer(t, config)
+	if err := c.Aim(r.url); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// nowhere is the target of a cable before there is a server.
+const nowhere = "ws://127.0.0.1:1"
 
 // code asks for a code for the console.
 func (r *rig) code() string {
@@ -108,7 +123,7 @@ func (r *rig) clean() {
 // visit goes to the console with a code.
 func (r *rig) visit(at, code string) {
 	r.t.Helper()
-	r.do(chromedp.Navigate(console.URL(origin(r.t, at), code)))
+	r.do(chromedp.Navigate(console.URL(origin(r.t, at), "", code)))
 }
 
 // origin is the origin of pages at the URL of a WebSocket.
@@ -133,6 +148,7 @@ func (r *rig) do(actions ...chromedp.Action[chromedp.Void]) {
 
 // text is what the page shows, for failures.
 func (r *rig) text() string {
+	r.shoot("failed-" + r.t.Name())
 	ctx, cancel := context.WithTimeout(r.page, 5*time.Second)
 	defer cancel()
 	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`(document.body?.innerText ?? "") + "\n" + (window.problems ?? []).join("\n")`))

@@ -11,7 +11,7 @@ const skimBytes = 768 << 10;
 
 /** A look at the newest page, while skimming. */
 const lookMs = 60;
-const lookBytes = 32 << 10;
+const lookBytes = 96 << 10; // more than the largest event, so that some output is always before an exit
 
 /** So many pages in a row that continue the one before: the output is slow enough to be observed again. */
 const calmLooks = 12;

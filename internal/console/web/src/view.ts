@@ -130,16 +130,17 @@ export class View {
     const first = this.pages.first;
     if (this.busy || !first || this.state.complete) return;
     const generation = this.generation;
+    if (this.state.mode === "skimming") this.pause();
     this.setBusy(true);
     try {
       const page = await this.read(generation, { beforeSeq: first.offset > 0 ? first.seq + 1 : first.seq, maxBytes: pageBytes });
-      if (!page) return;
+      if (!page || first !== this.pages.first) return; // the beginning has moved meanwhile
       const { added, cut } = this.pages.prepend(page.events.map((e) => readEvent(e)));
       if (added.length === 0) {
         this.reach(page);
         return;
       }
-      if (cut || this.state.mode === "skimming") this.pause();
+      if (cut) this.pause();
       const top = this.screen.terminal.buffer.active.viewportY;
       const pieces = this.pages.pieces.slice();
       // All of it is queued at once: new output that arrives meanwhile comes behind it.
@@ -269,6 +270,7 @@ export class View {
     if (this.state.mode === "loading" || this.busy) return;
     const { active } = this.screen.terminal.buffer;
     if (active.type === "alternate") return;
+    if (this.state.mode === "skimming" && !this.screen.atBottom) this.pause(); // the person wants to read this
     if (this.screen.atTop && active.baseY > 0) void this.older();
     else if (this.screen.atBottom && this.state.mode === "history") void this.newer();
   }
