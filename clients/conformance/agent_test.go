@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
@@ -217,10 +218,25 @@ type summary struct {
 	SHA256 string `json:"sha256"`
 }
 
+// patience is longer than any command takes.
+const patience = 2 * time.Minute
+
+// answer waits for the answer to a command.
+func (a *agent) answer(do string, waiting <-chan answer) answer {
+	a.t.Helper()
+	select {
+	case got := <-waiting:
+		return got
+	case <-time.After(patience):
+		a.t.Fatalf("%s: no answer within %s", do, patience)
+		return answer{}
+	}
+}
+
 // await returns the result of a command. A failure ends the test.
 func (a *agent) await(do string, waiting <-chan answer) result {
 	a.t.Helper()
-	got := <-waiting
+	got := a.answer(do, waiting)
 	if got.Error != "" {
 		a.t.Fatalf("%s: %s: %s", do, got.Error, got.Message)
 	}
@@ -240,7 +256,7 @@ func (a *agent) do(do string, more args) result {
 // fails carries out a command that fails with an error of this name.
 func (a *agent) fails(want, do string, more args) {
 	a.t.Helper()
-	if got := <-a.begin(do, more); got.Error != want {
+	if got := a.answer(do, a.begin(do, more)); got.Error != want {
 		a.t.Errorf("%s failed with %q (%s), want %s", do, got.Error, got.Message, want)
 	}
 }

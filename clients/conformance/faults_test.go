@@ -2,7 +2,10 @@ package conformance
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
+	"strconv"
+	"time"
 
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/tethertest"
@@ -83,7 +86,7 @@ func takeover(s *stage) {
 	// The session moves as soon as its old connection does not answer a ping.
 	s.cable.On(cable.FromClient, cable.Pong().Always(), cable.Drop)
 	tethertest.Resume(s.t, s.server.URL, id)
-	if got := <-reading; got.Error != "takenOver" {
+	if got := s.answer("read", reading); got.Error != "takenOver" {
 		s.t.Errorf("reading failed with %q: %s", got.Error, got.Message)
 	}
 	s.fails("takenOver", "wait", args{"process": "p"})
@@ -99,7 +102,7 @@ func shutdown(s *stage) {
 	s.do("read", args{"process": "p", "until": "ready\n"})
 	reading := s.begin("read", args{"process": "p"})
 	s.server.Stop()
-	if got := <-reading; got.Error != "serverStopped" {
+	if got := s.answer("read", reading); got.Error != "serverStopped" {
 		s.t.Errorf("reading failed with %q: %s", got.Error, got.Message)
 	}
 	s.fails("serverStopped", "start", shell("q", "true"))
@@ -112,7 +115,7 @@ func unknownSession(s *stage) {
 	reading := s.begin("read", args{"process": "p"})
 	s.cable.On(cable.FromServer, cable.Answer(wire.MethodInitialize), cable.Fail(wire.CodeInvalidRequest, "unknown session id 1"))
 	s.cable.Sever()
-	if got := <-reading; got.Error != "sessionLost" {
+	if got := s.answer("read", reading); got.Error != "sessionLost" {
 		s.t.Errorf("reading failed with %q: %s", got.Error, got.Message)
 	}
 	s.fails("sessionLost", "start", shell("q", "true"))
@@ -156,6 +159,45 @@ func garbage(s *stage) {
 	r, _ := s.readAll("p")
 	s.wants(r, wire.StreamStdout, []byte("one\ntwo\n"))
 	s.through(2)
+}
+
+// plainServer makes the server look like the reference: clients find out by reading whether a start has arrived.
+func plainServer(s *stage) {
+	tethertest.Plain(s.cable)
+	s.connected(nil)
+	file := filepath.Join(s.dir, "starts")
+	s.cable.On(cable.FromServer, cable.Answer(wire.MethodProcessStart), cable.SeverBefore)
+	s.do("start", shell("p", "echo started >> "+file+"; seq 1 1000; sleep 0.05; seq 1 1000"))
+	s.cable.On(cable.FromServer, cable.Method(wire.NoteProcessOutput), cable.SeverBefore)
+	r, code := s.readAll("p")
+	s.wants(r, wire.StreamStdout, append(numbers(1, 1000), numbers(1, 1000)...))
+	if content, err := os.ReadFile(file); string(content) != "started\n" || code != 0 {
+		s.t.Errorf("the file of starts has %q, %v; exit code %d", content, err, code)
+	}
+	s.cable.On(cable.FromClient, cable.Method(wire.MethodProcessStart), cable.SeverBefore)
+	s.do("start", with(shell("q", `trap 'exit 130' INT; read line; echo "$line"; while :; do sleep 0.01; done`), "stdin", true))
+	s.cable.On(cable.FromServer, cable.Answer(wire.MethodProcessWrite), cable.SeverBefore)
+	s.do("write", args{"process": "q", "text": "hello\n"})
+	s.do("read", args{"process": "q", "until": "hello\n"})
+	s.do("signal", args{"process": "q", "signal": "SIGINT"})
+	if _, code := s.readAll("q"); code != 130 {
+		s.t.Errorf("exit code %d", code)
+	}
+	s.through(4)
+}
+
+// muchOutput cuts the connection again and again, each time after some messages with output.
+func muchOutput(s *stage) {
+	lines, cuts := tethertest.Scaled(900_000, 14_500_000), tethertest.Scaled(5, 20) // 6 and 120 MB
+	s.connected(nil)
+	s.cable.On(cable.FromServer, cable.Method(wire.NoteProcessOutput).Nth(lines/cuts/20_000).Every(lines/cuts/20_000).Times(cuts), cable.SeverBefore)
+	s.do("start", args{"process": "p", "argv": []string{"seq", "1", strconv.Itoa(lines)}})
+	begun := time.Now()
+	r, _ := s.readAll("p")
+	want := numbers(1, lines)
+	s.wants(r, wire.StreamStdout, want)
+	s.t.Logf("%d MB through %d cuts: %.0f MB/s", len(want)/1e6, s.cable.Links()-1, float64(len(want))/1e6/time.Since(begun).Seconds())
+	s.through(3)
 }
 
 func filesOnce(s *stage) {

@@ -59,6 +59,8 @@ var script = []struct {
 	{"session that the server does not know", unknownSession},
 	{"refused upgrades", refusedUpgrades},
 	{"garbage", garbage},
+	{"server without tether's additions", plainServer},
+	{"much output through many cuts", muchOutput},
 	{"files", filesOnce},
 	{"files through cuts", filesThroughCuts},
 }
@@ -74,7 +76,7 @@ func TestClients(t *testing.T) {
 					a.t = t
 					defer func() { a.t = whole }()
 					s := tethertest.StartServer(t, server.Config{Version: "1.0"})
-					defer func() { <-a.begin("close", nil) }() // fails if the session is lost
+					defer func() { a.answer("close", a.begin("close", nil)) }() // fails if the session is lost
 					row.play(&stage{agent: a, server: s, cable: tethertest.LayCable(t, s.URL), dir: t.TempDir()})
 				})
 			}
