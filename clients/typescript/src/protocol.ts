@@ -292,6 +292,7 @@ export const NoteObservedOutput = "tether/process/output";
 export const NoteObservedExited = "tether/process/exited";
 export const NoteObservedClosed = "tether/process/closed";
 export const NoteObservedEvicted = "tether/process/evicted";
+export const NoteObservedRemoved = "tether/process/removed";
 export const NoteObservedControl = "tether/process/control";
 
 // Streams of process output.
@@ -1271,6 +1272,14 @@ export interface ObservedOutput {
   timeMs: number;
   stream: string;
   chunk: Base64;
+}
+
+/**
+ * ObservedRemoved is the notification tether/process/removed: the process and its output are
+ * gone before the observer has got the close, because the session has ended.
+ */
+export interface ObservedRemoved {
+  observeId: number;
 }
 
 /** OpenMode is the purpose for which a file is opened. */
@@ -2455,6 +2464,8 @@ export interface ExecServerNotifications {
   "tether/process/closed": ObservedClosed;
   /** The observer was too slow: events that it has not seen are gone. Feature: observe. */
   "tether/process/evicted": ObservedEvicted;
+  /** The session of the process has ended: nothing more will come. Feature: observe. */
+  "tether/process/removed": ObservedRemoved;
   /** Another connection types to an observed process, or none does. Feature: control. */
   "tether/process/control": ObservedControl;
 }
