@@ -48,7 +48,7 @@ check: ## format, vet for each platform, lint, compare the schema with the code
 # The race detector makes each program wait a second before it exits, in case of late reports.
 test-unit soak: export GORACE=atexit_sleep_ms=0
 test-unit: ## tests beside the code, with the race detector
-	go test -race -vet=off -parallel 4 -timeout $(TIMEOUT) $$(go list ./... | grep -vxF $(patsubst %,-e github.com/tetherexec/tether/%,conformance cmd/tether $(PLAIN)))
+	go test -race -vet=off -parallel 4 -timeout $(TIMEOUT) $$(go list ./... | grep -vxF $(patsubst %,-e github.com/tetherexec/tether/%,conformance clients/conformance cmd/tether $(PLAIN)))
 
 test-plain: ## packages without goroutines
 	go test -vet=off -timeout $(TIMEOUT) $(addprefix ./,$(PLAIN))
