@@ -85,7 +85,7 @@ func eofChar(fd uintptr) (char byte, ok bool) {
 }
 
 func (c *child) resize(rows, cols uint16) error {
-	err := withDescriptor(c.outputs[0].file, func(fd int) error {
+	err := c.withTerminal(func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
 	})
 	if err != nil && !errors.Is(err, os.ErrClosed) {
@@ -96,7 +96,7 @@ func (c *child) resize(rows, cols uint16) error {
 
 // terminalSize returns the size of the child's terminal, which its programs may have changed.
 func (c *child) terminalSize() (rows, cols uint16, err error) {
-	err = withDescriptor(c.outputs[0].file, func(fd int) error {
+	err = c.withTerminal(func(fd int) error {
 		size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 		if err == nil {
 			rows, cols = size.Row, size.Col
@@ -104,6 +104,14 @@ func (c *child) terminalSize() (rows, cols uint16, err error) {
 		return err
 	})
 	return rows, cols, err
+}
+
+// withTerminal calls do with our end of the child's terminal. A child of a durable server that was killed has none any more.
+func (c *child) withTerminal(do func(fd int) error) error {
+	if len(c.outputs) == 0 {
+		return os.ErrClosed
+	}
+	return withDescriptor(c.outputs[0].file, do)
 }
 
 func (c *child) signalGroup(sig syscall.Signal) error {
