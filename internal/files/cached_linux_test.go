@@ -33,7 +33,7 @@ func readCached(path string, room int, inMemory bool) ([]byte, bool) {
 
 // A file in memory is read; everything else is left to Open.
 func TestReadCached(t *testing.T) {
-	dir := t.TempDir()
+	dir := diskDir(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	content := bytes.Repeat([]byte("x"), 1000)
 	for name, data := range map[string][]byte{"file": content, "empty": nil} {
@@ -80,9 +80,28 @@ func TestReadCached(t *testing.T) {
 	}
 }
 
+// diskDir returns a directory on a disk: temporary directories may be in memory, where the kernel does not tell what is cached.
+func diskDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil || fs.Type != unix.TMPFS_MAGIC {
+		return dir
+	}
+	dir, err := os.MkdirTemp(".", ".cached-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if dir, err = filepath.Abs(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // ReadCached does not wait for content on the disk.
 func TestReadCachedCold(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "file")
+	name := filepath.Join(diskDir(t), "file")
 	file, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)
