@@ -179,10 +179,17 @@ func (r *rig) run(statements string) {
 // wait waits until an expression is true in the page.
 func (r *rig) wait(what, condition string) {
 	r.t.Helper()
-	_, err := chromedp.Run(r.page, chromedp.Poll[chromedp.Void](condition, chromedp.WithPollingInterval(30*time.Millisecond), chromedp.WithPollingTimeout(patience)))
+	waitFor[chromedp.Void](r, what, condition)
+}
+
+// waitFor waits until an expression has a value that counts as true, and returns it.
+func waitFor[T any](r *rig, what, expression string) T {
+	r.t.Helper()
+	value, err := chromedp.Run(r.page, chromedp.Poll[T](expression, chromedp.WithPollingInterval(30*time.Millisecond), chromedp.WithPollingTimeout(patience)))
 	if err != nil {
 		r.t.Fatalf("waiting for %s: %v\n%s", what, err, r.text())
 	}
+	return value
 }
 
 // start starts a command on the server.

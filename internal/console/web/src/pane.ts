@@ -288,6 +288,7 @@ export class Pane {
     }[mode];
     text(this.mode, evicted && complete && mode !== "skimming" ? `${words}. The server no longer has what came before.` : words);
     this.mode.className = `mode mode-${mode}`;
+    this.place.setAttribute("aria-busy", String(busy || mode === "loading"));
     this.newest.hidden = mode !== "history";
     text(this.size, command.info.tty ? `${screen.terminal.cols} × ${screen.terminal.rows}` : "");
     const { holder, mine } = control.state;

@@ -131,6 +131,7 @@ export class View {
     if (this.busy || !first || this.state.complete) return;
     const generation = this.generation;
     if (this.state.mode === "skimming") this.pause();
+    let more = false;
     this.setBusy(true);
     try {
       const page = await this.read(generation, { beforeSeq: first.offset > 0 ? first.seq + 1 : first.seq, maxBytes: pageBytes });
@@ -152,9 +153,11 @@ export class View {
       if (marker && marker.line >= 0) this.screen.terminal.scrollToLine(marker.line + top);
       marker?.dispose();
       this.reach(page);
+      more = true;
     } finally {
       this.setBusy(false);
     }
+    if (more) this.scrolled(); // the page may have nothing of the streams that are shown
   }
 
   /** Newer output, when the person has scrolled to the end of what the terminal has. */
