@@ -39,9 +39,14 @@ type Network struct {
 	// Direct does not use the proxies that the environment of the server names.
 	Direct bool
 
-	// Ask, if not 0, lets [Options.NetworkPolicy] decide about hosts that no pattern matches,
-	// within this time. If it is 0, these hosts are refused.
+	// Ask, if not 0, lets Decide, or else [Options.NetworkPolicy], decide about hosts that no
+	// pattern matches, within this time. If it is 0, these hosts are refused.
 	Ask time.Duration
+
+	// Decide, if set, decides about the hosts of this command instead of [Options.NetworkPolicy].
+	// Several calls may run at the same time. The context ends when the connection is lost: then
+	// the server has refused the host.
+	Decide func(context.Context, NetworkQuestion) NetworkDecision
 
 	// OnDecision, if set, is called like [Options.OnNetworkDecision], but only with
 	// decisions about this command and until its end.
@@ -176,7 +181,8 @@ const maxRefusedHosts = 16
 
 // processHosts are the decisions about hosts that a process wanted to reach.
 type processHosts struct {
-	onDecision func(wire.NetworkDecision) // may be nil
+	onDecision func(wire.NetworkDecision)                             // may be nil
+	decide     func(context.Context, NetworkQuestion) NetworkDecision // may be nil
 
 	mu      sync.Mutex
 	refused []string
@@ -221,8 +227,8 @@ func (d NetworkDecision) answer() wire.NetworkPolicyResult {
 // notAllowed is the answer if NetworkPolicy cannot be asked.
 var notAllowed = NetworkDecision{Type: string(wire.NetworkDeny), Reason: "not_allowed"}
 
-// decide answers a question of the server by asking NetworkPolicy. The answer is no if there
-// is no NetworkPolicy, if the process is unknown, or if too many questions wait.
+// decide answers a question of the server by asking the process's Decide, or else NetworkPolicy. The
+// answer is no if there is neither, if the process is unknown, or if too many questions wait.
 func (c *Client) decide(ctx context.Context, r *rpc.Request, done func()) {
 	deny := func() {
 		done()
@@ -234,10 +240,16 @@ func (c *Client) decide(ctx context.Context, r *rpc.Request, done func()) {
 		r.Fail(wire.Errorf(wire.CodeInvalidParams, "%v", err))
 		return
 	}
-	known := c.processes.find(p.ProcessID) != nil
-	if c.opts.NetworkPolicy == nil || !known || p.Request.Host == "" {
+	process := c.processes.find(p.ProcessID)
+	if process == nil || process.hosts.decide == nil && c.opts.NetworkPolicy == nil || p.Request.Host == "" {
 		deny()
 		return
+	}
+	judge := process.hosts.decide
+	if judge == nil {
+		judge = func(ctx context.Context, q NetworkQuestion) NetworkDecision {
+			return c.opts.NetworkPolicy(ctx, p.ProcessID, q)
+		}
 	}
 	select {
 	case c.network.questions <- struct{}{}:
@@ -247,7 +259,7 @@ func (c *Client) decide(ctx context.Context, r *rpc.Request, done func()) {
 	}
 	c.tasks.Go(func() {
 		defer func() { <-c.network.questions }()
-		d := c.opts.NetworkPolicy(ctx, p.ProcessID, p.Request)
+		d := judge(ctx, p.Request)
 		done()
 		r.Reply(d.answer())
 	})

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +76,35 @@ func TestNetworkOfACommand(t *testing.T) {
 	}
 	if len(reported) != 3 || !strings.HasPrefix(reported[0], "allow "+allowed) || reported[1] != "deny "+other+" not_allowed_local" || reported[2] != "deny ask.example:80 not today" {
 		t.Errorf("reported %q", reported)
+	}
+}
+
+// A command's own function decides about its hosts, and the one of the client about those of others.
+func TestNetworkDecidesPerCommand(t *testing.T) {
+	t.Parallel()
+	host := site(t)
+	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{
+		NetworkPolicy: func(context.Context, string, client.NetworkQuestion) client.NetworkDecision {
+			return client.NetworkDecision{Type: "deny", Reason: "not today"}
+		},
+	})
+	allow := func(_ context.Context, q client.NetworkQuestion) client.NetworkDecision {
+		if got := net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port))); got != host {
+			t.Errorf("asked about %s", got)
+		}
+		return client.NetworkDecision{Type: "allow"}
+	}
+	for _, row := range []struct {
+		decide func(context.Context, client.NetworkQuestion) client.NetworkDecision
+		want   string
+	}{{allow, "200\n"}, {nil, "403\n"}} {
+		p := start(t, c, client.Command{
+			Argv:    []string{"/bin/sh", "-c", curl("--noproxy '' http://" + host + "/")},
+			Network: &client.Network{AllowLocal: true, Ask: longWait, Decide: row.decide},
+		})
+		if out, err := io.ReadAll(p.Output()); string(out) != row.want || err != nil {
+			t.Errorf("with its own function %v: the command printed %q, %v; want %q", row.decide != nil, out, err, row.want)
+		}
 	}
 }
 

@@ -133,7 +133,7 @@ func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
 	}
 	p := newProcess(c, params.ProcessID)
 	if cmd.Network != nil {
-		p.hosts.onDecision = cmd.Network.OnDecision
+		p.hosts.onDecision, p.hosts.decide = cmd.Network.OnDecision, cmd.Network.Decide
 	}
 	if err := c.processes.add(p); err != nil {
 		return nil, err
