@@ -42,6 +42,13 @@ type Question struct {
 	Denial  *wire.DenialFact // may be nil
 	Output  string
 
+	// Host, if set, is a HOST:PORT that the running command wants to reach. It is not among the hosts of
+	// the environment's Network, and the connection waits for the answer. Approved is for this
+	// command, ApprovedForSession for all commands in this environment. If Keep is set,
+	// ApprovedForGood is for later sessions, too.
+	Host string
+	Keep bool
+
 	// Permissions is the kind of rights that the command asks for beyond its sandbox. If it is
 	// WithAdditional, Additional has these rights, with absolute paths.
 	Permissions SandboxPermissions
@@ -62,13 +69,14 @@ const (
 	ApprovedForSession                 // also when the same command comes again
 	ApprovedRule                       // also all commands that begin with the question's Rule
 	Cancelled                          // the turn ends
+	ApprovedForGood                    // the question's Host, also in later sessions
 )
 
 func (d Decision) event() event {
 	switch d {
 	case Approved:
 		return approved
-	case ApprovedForSession, ApprovedRule:
+	case ApprovedForSession, ApprovedRule, ApprovedForGood:
 		return approvedForSession
 	case Cancelled:
 		return cancelled
@@ -123,6 +131,7 @@ const (
 const (
 	reasonRetry     = "command failed; retry without sandbox?"
 	reasonNetwork   = "command failed; retry with network?"
+	reasonHost      = "the command wants to reach a host that its network does not allow"
 	reasonUser      = "rejected by user"
 	reasonNever     = "approval required by policy, but AskForApproval is set to Never"
 	reasonNoRules   = "approval required by policy, but questions about rules are off"
@@ -192,6 +201,7 @@ type approvals struct {
 	keys  []string            // oldest first
 	known map[string]extent   // by key
 	rules map[string]struct{} // keys of rules; each is for runs without sandbox
+	hosts map[string]struct{} // keys of environments with hosts
 }
 
 // add remembers an approval.
@@ -218,6 +228,26 @@ func (m *approvals) find(key string) extent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.known[key]
+}
+
+// allowHost remembers a host that the commands of an environment may reach.
+func (m *approvals) allowHost(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.hosts == nil {
+		m.hosts = make(map[string]struct{})
+	}
+	if len(m.hosts) < maxRemembered {
+		m.hosts[key] = struct{}{}
+	}
+}
+
+// allowsHost reports whether allowHost was called with a key.
+func (m *approvals) allowsHost(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, found := m.hosts[key]
+	return found
 }
 
 // addRule remembers a rule.

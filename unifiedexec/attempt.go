@@ -23,7 +23,8 @@ type attempt struct {
 	started time.Time
 	ending  sync.Once
 
-	closedNetwork bool // its sandbox has no network, or some hosts only
+	closedNetwork bool      // its sandbox has no network, or some hosts only
+	hosts         *hostDesk // asks about further hosts; may be nil
 
 	mu              sync.Mutex
 	pending         headTail // output that is in no result yet
@@ -129,6 +130,7 @@ func (a *attempt) outcome() (event, *client.Exit, error) {
 	case a.exit == nil:
 		return alive, nil, nil
 	case a.exit.Code == 0 || a.process.SandboxType() == noSandbox || a.failureExpected:
+	case a.hosts.userRefused() && a.neededNetworkLocked():
 	case a.exit.SandboxDenied, a.neededNetworkLocked():
 		return sandboxDenied, a.exit, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/slots"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -35,8 +36,13 @@ type Environment struct {
 
 	// Network, if set, has the hosts that commands in the Sandbox may reach; it replaces the
 	// Sandbox's own setting of the network. Commands that are approved to have the network
-	// reach all hosts.
+	// reach all hosts. If the policy has questions after denials, and Network.Ask is 0, the
+	// Approver is asked about a host that no pattern matches while the command waits for it.
 	Network *client.Network
+
+	// KeepHost, if set, remembers a HOST:PORT that the user has allowed for good. The next
+	// program that makes an Environment adds it to Network.Allow.
+	KeepHost func(host string) error
 
 	// Limits, if set, are those of each command with everything that it starts. An executor that cannot enforce them
 	// refuses commands, unless they say BestEffort. Then the results have notes about the limits that do not hold.
@@ -87,9 +93,10 @@ const endTimeout = 5 * time.Second
 
 // A Manager runs commands for one model. It is safe for concurrent use.
 type Manager struct {
-	config    Config
-	approvals approvals
-	clock     pausableClock
+	config        Config
+	approvals     approvals
+	hostQuestions slots.Slots // has a value while the user is asked about a host
+	clock         pausableClock
 
 	closing context.Context // ends, because of ErrClosed, when Close begins
 	close   context.CancelCauseFunc
@@ -127,7 +134,7 @@ func New(c Config) (*Manager, error) {
 	if c.Policy.asks() && c.Approver == nil {
 		return nil, errors.New("the policy asks for approvals, but there is no approver")
 	}
-	m := &Manager{config: c, reserved: make(map[int]struct{}), sessions: make(map[int]*session), attempts: make(map[*attempt]struct{}), ended: make(chan struct{})}
+	m := &Manager{config: c, hostQuestions: slots.New(1), reserved: make(map[int]struct{}), sessions: make(map[int]*session), attempts: make(map[*attempt]struct{}), ended: make(chan struct{})}
 	m.closing, m.close = context.WithCancelCause(context.Background())
 	m.reading, m.endReading = context.WithCancelCause(context.Background())
 	return m, nil

@@ -180,7 +180,7 @@ func (s *session) finish(act action, c call) (r *Result, err error) {
 func (s *session) report(c call, more bool) *Result {
 	a := s.current()
 	r := newResult(a.take(more), c.limit, s.m.config.Budget.limit())
-	r.WallTime, r.Notes, r.ProcessID = time.Since(c.began), s.notes, a.id
+	r.WallTime, r.Notes, r.ProcessID = time.Since(c.began), append(s.notes, a.hosts.takeNotes()...), a.id
 	s.notes = nil
 	return r
 }
@@ -277,18 +277,23 @@ func (s *session) start(ctx context.Context, b bounds, c call) (event, error) {
 	r := &s.request
 	config := &s.m.config
 	id := fmt.Sprintf("%d-%s", s.id, randomUUID())
+	hosts := s.newHostDesk(ctx, b.network)
+	if hosts != nil {
+		b.network = hosts.network(*b.network)
+	}
 	p, err := r.environment.Executor.Start(ctx, client.Command{
 		ID: id, Argv: r.argv, Dir: r.cwd, TTY: r.tty, OneStream: true, Sandbox: b.sandbox, Network: b.network, Limits: r.environment.Limits,
 		Env: config.overlay(b), EnvPolicy: config.environmentPolicy(), Metadata: config.metadata(r.callID),
 	})
 	if err != nil {
+		hosts.end()
 		return s.notStarted(ctx, id, err)
 	}
 	if l, ok := p.(LimitReporter); ok {
 		s.notes = append(s.notes, l.Limits().Shortfalls(r.environment.Limits)...)
 	}
 	a := newAttempt(number, id, p)
-	a.closedNetwork = restrictsNetwork(b.sandbox)
+	a.closedNetwork, a.hosts = restrictsNetwork(b.sandbox), hosts
 	s.mu.Lock()
 	s.attempt = a
 	s.mu.Unlock()
@@ -300,7 +305,8 @@ func (s *session) start(ctx context.Context, b bounds, c call) (event, error) {
 		s.dismiss(a)
 		return s.notStarted(ctx, id, errors.New("the executor does not apply the sandbox that was asked for"))
 	}
-	over, err := a.await(ctx, s.m.clock.in(earlyExitGrace), exitOnly)
+	// The process runs while the user is asked, perhaps about a host that it wants to reach.
+	over, err := a.await(ctx, (&pausableClock{}).in(earlyExitGrace), exitOnly)
 	if err == nil && !over && !s.stored {
 		var notes []string
 		notes, err = s.m.store(s)
@@ -361,6 +367,7 @@ func (m *Manager) adopt(s *session, a *attempt) {
 	m.mu.Unlock()
 	m.tasks.Go(func() { // ends with the output, or with m.reading
 		s.follow(m.reading, a)
+		a.hosts.end()
 		m.mu.Lock()
 		delete(m.attempts, a)
 		m.mu.Unlock()

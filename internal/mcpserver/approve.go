@@ -23,6 +23,7 @@ const (
 	scopeOnce    = "once"
 	scopeSession = "session"
 	scopeRule    = "rule"
+	scopeGood    = "good"
 )
 
 // Errors for the model if the user cannot be asked, with what to do about it.
@@ -36,10 +37,16 @@ func (m *mcpSession) approve(ctx context.Context, q unifiedexec.Question) (unifi
 	c := callOf(ctx)
 	switch {
 	case c != nil && asksForms(c.session.InitializeParams()):
-	case q.Network:
+	case q.Network, q.Host != "":
 		return unifiedexec.Declined, errCannotAskNetwork
 	default:
 		return unifiedexec.Declined, errCannotAsk
+	}
+	if c.over.Load() { // an HTTP client would not get a question that belongs to a call with a result
+		unbound, cancel := context.WithCancel(m.ctx)
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		ctx = unbound
 	}
 	answer, err := c.session.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: questionText(q, m.config.Sandbox != nil), RequestedSchema: questionForm(q)})
 	if err != nil {
@@ -54,6 +61,10 @@ func (m *mcpSession) approve(ctx context.Context, q unifiedexec.Question) (unifi
 	case scopeRule:
 		if len(q.Rule) > 0 {
 			return unifiedexec.ApprovedRule, nil
+		}
+	case scopeGood:
+		if q.Keep {
+			return unifiedexec.ApprovedForGood, nil
 		}
 	}
 	return unifiedexec.Approved, nil
@@ -72,6 +83,8 @@ func asksForms(p *mcp.InitializeParams) bool {
 func questionText(q unifiedexec.Question, confined bool) string {
 	var b strings.Builder
 	switch {
+	case q.Host != "":
+		fmt.Fprintf(&b, "A running command wants to reach %s, which is not among the hosts that it may reach. Allow it?\n", q.Host)
 	case q.Network && len(q.Hosts) > 0:
 		fmt.Fprintf(&b, "A command has failed and was not allowed to reach %s. Run it again, from its beginning, with the network open to all hosts?\n", list(q.Hosts))
 	case q.Network:
@@ -88,7 +101,7 @@ func questionText(q unifiedexec.Question, confined bool) string {
 		b.WriteString("Run this command?\n")
 	}
 	fmt.Fprintf(&b, "\nCommand: %s\nDirectory: %s\n", q.Script, q.Cwd)
-	if more := q.Additional; more != nil && !q.Retry {
+	if more := q.Additional; more != nil && !q.Retry && q.Host == "" {
 		if more.Network != nil && more.Network.Enabled {
 			b.WriteString("Also allowed: the network\n")
 		}
@@ -101,7 +114,7 @@ func questionText(q unifiedexec.Question, confined bool) string {
 			}
 		}
 	}
-	if q.Reason != "" && !q.Retry {
+	if q.Reason != "" && !q.Retry && q.Host == "" {
 		fmt.Fprintf(&b, "Reason: %s\n", q.Reason)
 	}
 	if what := denialText(q.Denial); what != "" && !q.Network {
@@ -156,6 +169,12 @@ func tail(text string, most int) string {
 // questionForm asks for the scope of an approval. The default is once.
 func questionForm(q unifiedexec.Question) map[string]any {
 	values, names := []string{scopeOnce, scopeSession}, []string{"This once", "This command, for the rest of the session"}
+	if q.Host != "" {
+		names = []string{"This command", "All commands, for the rest of the session"}
+	}
+	if q.Keep {
+		values, names = append(values, scopeGood), append(names, "All commands, also in later sessions")
+	}
 	if len(q.Rule) > 0 && !slices.Equal(q.Rule, q.Command) { // not the same as for the session
 		values, names = append(values, scopeRule), append(names, visible("And all commands that begin with "+strings.Join(q.Rule, " ")+", without sandbox"))
 	}

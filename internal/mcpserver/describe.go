@@ -183,6 +183,9 @@ func (f executorFacts) network() string {
 		if deny := f.config.Network.Deny; len(deny) > 0 {
 			text += "; but not " + list(deny)
 		}
+		if f.asks && f.config.asksHosts() {
+			text += "; if a command wants to reach another one, it waits until the user has answered"
+		}
 		return text + "."
 	case s.Permissions.Network == wire.NetworkRestricted:
 		return "The network is off for commands."

@@ -18,6 +18,7 @@ func (m *mcpSession) execCommand(ctx context.Context, req *mcp.CallToolRequest) 
 		return outcome{}, err
 	}
 	ctx, c := m.begin(ctx, req.Session)
+	defer c.over.Store(true)
 	args.CallID = c.id
 	if args.Login == nil {
 		login := !m.config.NoLogin
@@ -41,7 +42,8 @@ func (m *mcpSession) writeStdin(ctx context.Context, req *mcp.CallToolRequest) (
 
 // write is write_stdin, and the last part of kill_session.
 func (m *mcpSession) write(ctx context.Context, req *mcp.CallToolRequest, args unifiedexec.StdinArgs) (outcome, error) {
-	ctx, _ = m.begin(ctx, req.Session)
+	ctx, c := m.begin(ctx, req.Session)
+	defer c.over.Store(true)
 	defer m.watch(ctx, req, "", args.SessionID)()
 	r, err := m.manager.WriteStdin(ctx, args)
 	if err != nil {

@@ -56,7 +56,10 @@ type Config struct {
 	Cwd     string          // where commands start, and the workspace, as in unifiedexec.Environment
 	Sandbox *wire.Sandbox   // for commands and files; nil: none
 	Network *client.Network // hosts that commands in the sandbox reach; nil: the sandbox alone decides
-	Limits  *wire.Limits    // of each command; nil: those of the executor, if any
+	// KeepHost remembers a host that the user allows for good, as in unifiedexec.Environment; nil: nothing does.
+	KeepHost func(host string) error
+
+	Limits  *wire.Limits // of each command; nil: those of the executor, if any
 	Policy  unifiedexec.Policy
 	NoLogin bool // shells are login shells only if a call asks for one
 
@@ -69,6 +72,11 @@ type Config struct {
 
 // asks reports whether the options of the server allow questions to the user.
 func (c *Config) asks() bool { return c.Policy.Mode != unifiedexec.Never && c.Sandbox != nil }
+
+// asksHosts reports whether the user is asked about hosts that no pattern of the network matches, while the command waits.
+func (c *Config) asksHosts() bool {
+	return c.Network != nil && c.Policy.Mode == unifiedexec.Granular && c.Policy.SandboxApproval
+}
 
 // hides reports whether the sandbox hides files: then no approval lets a command leave it.
 func (c *Config) hides() bool {

@@ -69,7 +69,7 @@ func newMCPSession(c *Config, asks bool) (*mcpSession, error) {
 	var err error
 	m.manager, err = unifiedexec.New(unifiedexec.Config{
 		Environments: []unifiedexec.Environment{{
-			ID: "executor", Executor: m.executor, Local: c.Local, Cwd: c.Cwd, Sandbox: c.Sandbox, Network: c.Network, Limits: c.Limits,
+			ID: "executor", Executor: m.executor, Local: c.Local, Cwd: c.Cwd, Sandbox: c.Sandbox, Network: c.Network, KeepHost: c.KeepHost, Limits: c.Limits,
 		}},
 		Policy:                c.Policy,
 		Approver:              unifiedexec.ApproverFunc(m.approve),
@@ -101,11 +101,12 @@ func (m *mcpSession) close() {
 type call struct {
 	id      string
 	session *mcp.ServerSession
+	over    atomic.Bool // its result is there; its command may run on
 }
 
 type callKey struct{}
 
-// begin puts a new call into the context.
+// begin puts a new call into the context. The caller sets over at its end.
 func (m *mcpSession) begin(ctx context.Context, session *mcp.ServerSession) (context.Context, *call) {
 	c := &call{id: fmt.Sprintf("mcp-%d", m.calls.Add(1)), session: session}
 	return context.WithValue(ctx, callKey{}, c), c
