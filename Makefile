@@ -15,7 +15,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 # Packages that start no goroutine and share nothing between goroutines. They are tested without the race detector, with which
 # their programs take longer to link and to run. TestPlainPackages in docs checks the list.
 PLAIN := docs examples schema $(addprefix internal/,codexhome confine/explain fleet mountinfo netpolicy oserr \
-	sandbox/seatbelt sandbox/seccomp settings shellword slots toml)
+	sandbox/seatbelt sandbox/seccomp shellword slots toml)
 
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 

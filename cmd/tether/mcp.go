@@ -22,6 +22,9 @@ const (
 	approvalGranular  = "granular"
 )
 
+// rememberNone is the --remember-hosts for no file.
+const rememberNone = "none"
+
 // listenStdio is the default of --listen.
 const listenStdio = "stdio://"
 
@@ -31,6 +34,7 @@ type mcpServe struct {
 	sandbox     string
 	network     bool
 	hosts       hostFlags
+	remember    string // the file of hosts that are allowed for good; empty: the usual one
 	noLogin     bool
 	approval    choice
 	listen      string
@@ -70,10 +74,11 @@ func newMCP(args []string, stdin, stdout *os.File) *cobra.Command {
 	fs.StringVar(&m.sandbox, "sandbox", sandboxhost.ProfileWorkspaceWrite, "a `PROFILE` that says what commands may do: read-only,\nworkspace-write, full (no sandbox), or a JSON file, as for\n`tether sandbox run`")
 	fs.BoolVar(&m.network, "network", false, "allow the network in the sandbox")
 	m.hosts.define(fs)
+	fs.StringVar(&m.remember, "remember-hosts", "", "`FILE` with more hosts for --allow-host, to which those are added\nthat the user allows for good; none: no file\n(default: allowed-hosts in the directory of the configuration file)")
 	m.machine.define(fs)
 	fs.BoolVar(&m.noLogin, "no-login", false, "run commands in a shell that is not a login shell, unless a call asks\nfor one")
 	fs.Var(&m.approval, "approval", "when to ask the user for more permissions: never, on-request (when\nthe model asks for it), or granular (also when the sandbox has\nstopped a command)")
-	group(fs, "Commands", "cwd", "sandbox", "network", "allow-host", "deny-host", userSockets, sandboxBackend, "no-login", "approval")
+	group(fs, "Commands", "cwd", "sandbox", "network", "allow-host", "deny-host", "remember-hosts", userSockets, sandboxBackend, "no-login", "approval")
 	fs.StringVar(&m.listen, "listen", listenStdio, "`URL` to serve on: stdio:// for one client on standard input and\noutput, or http://IP:PORT for many clients")
 	fs.StringVar(&m.listenToken, "listen-token-file", "", "`PATH` of a file with the bearer token that HTTP clients must send;\nneeded for addresses that other machines can reach")
 	group(fs, "Where to listen", "listen", "listen-token-file")
@@ -125,8 +130,12 @@ func (m *mcpServe) intent() (s *wire.Sandbox, err error) {
 func (m *mcpServe) reach(sandbox *wire.Sandbox) (*client.Network, error) {
 	rules, err := m.hosts.rules(m.network)
 	switch {
-	case err != nil || rules == nil:
+	case err != nil:
 		return nil, err
+	case rules == nil && m.remember != "":
+		return nil, usageError{errors.New("--remember-hosts needs --allow-host")}
+	case rules == nil:
+		return nil, nil
 	case sandbox == nil || sandbox.Disabled():
 		return nil, usageError{errors.New("--allow-host needs a sandbox: without one, commands reach every host")}
 	}

@@ -7,9 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/mcpserver"
+	"github.com/tetherexec/tether/internal/netpolicy"
+	"github.com/tetherexec/tether/internal/sandboxhost"
+	"github.com/tetherexec/tether/internal/settings"
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/unifiedexec"
 	"github.com/tetherexec/tether/wire"
 )
@@ -27,10 +32,14 @@ func (m *mcpServe) handle(ctx context.Context, sandbox *wire.Sandbox, network *c
 	if err != nil {
 		return err
 	}
+	keepHost, err := m.remembered(network, dir)
+	if err != nil {
+		return err
+	}
 	return m.use(ctx, func(ctx context.Context) error {
 		s, err := mcpserver.New(mcpserver.Config{
-			Client: m.client, Local: !m.isRemote(), Where: m.where(), Cwd: dir, Sandbox: sandbox, Network: network, Limits: m.limits.limits(), Policy: m.policy(), NoLogin: m.noLogin,
-			Version: versionText(),
+			Client: m.client, Local: !m.isRemote(), Where: m.where(), Cwd: dir, Sandbox: sandbox, Network: network, KeepHost: keepHost,
+			Limits: m.limits.limits(), Policy: m.policy(), NoLogin: m.noLogin, Version: versionText(),
 		})
 		if err != nil {
 			return err
@@ -38,6 +47,42 @@ func (m *mcpServe) handle(ctx context.Context, sandbox *wire.Sandbox, network *c
 		defer s.Close()
 		return m.serve(ctx, s, listener)
 	})
+}
+
+// remembered adds the hosts that the user has allowed for good to a network, and returns the function that remembers further
+// ones. It returns nil if nothing is remembered: without rules about hosts, with --remember-hosts none, or if commands could
+// change the file.
+func (m *mcpServe) remembered(network *client.Network, dir string) (keep func(host string) error, err error) {
+	if network == nil || m.remember == rememberNone {
+		return nil, nil
+	}
+	file := settings.HostsFile{Path: m.remember}
+	if m.remember == "" {
+		if file, err = settings.UserHosts(); err != nil {
+			return nil, nil // the user has no directory of configuration
+		}
+		if !m.isRemote() && m.mayWrite(file, dir) {
+			terminal.NewStatusLine(m.stderr, m.quiet).Note("hosts are allowed for this session at most: commands may be able to change " + file.Path + "; --remember-hosts names another file")
+			return nil, nil
+		}
+	}
+	patterns, err := file.Read(func(pattern string) error { return netpolicy.CheckPattern(pattern, netpolicy.Allow) })
+	if err != nil {
+		return nil, err
+	}
+	network.Allow = append(network.Allow, patterns...)
+	return file.Add, nil
+}
+
+// mayWrite reports whether commands on this machine may be able to write a file.
+func (m *mcpServe) mayWrite(file settings.HostsFile, dir string) bool {
+	switch m.sandbox {
+	case sandboxhost.ProfileReadOnly:
+		return false
+	case sandboxhost.ProfileWorkspaceWrite:
+		return file.IsBelow(dir) || file.IsBelow(os.TempDir()) || file.IsBelow("/tmp")
+	}
+	return true
 }
 
 // workspace returns the directory where commands start. On a named server, a relative path

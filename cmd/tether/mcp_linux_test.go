@@ -300,6 +300,7 @@ func TestMCPRefusals(t *testing.T) {
 		{[]string{"--sandbox", "full", "--allow-host", "x.example"}, "--allow-host needs a sandbox"},
 		{[]string{"--network", "--allow-host", "x.example"}, "--network cannot be used with --allow-host"},
 		{[]string{"--deny-host", "x.example"}, "--deny-host needs --allow-host"},
+		{[]string{"--remember-hosts", "hosts"}, "--remember-hosts needs --allow-host"},
 		{[]string{"--url", "nonsense"}, "nonsense"},
 		{[]string{"--url", "ws://127.0.0.1:1", "--token-file", "missing"}, "--token-file missing"},
 		{[]string{"--url", "wss://127.0.0.1:1", "--tls-ca", "missing"}, "--tls-ca missing"},

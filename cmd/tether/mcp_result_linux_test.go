@@ -259,3 +259,27 @@ func TestMCPAllowHosts(t *testing.T) {
 		})
 	}
 }
+
+// Hosts that the user has allowed for good are in a file, and count in later sessions.
+func TestMCPRememberedHosts(t *testing.T) {
+	t.Parallel()
+	needBubblewrap(t)
+	host := startWebServer(t)
+	b := newTestEnv(t)
+	b.work = outsideTmp(t)
+	file := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(file, []byte("# allowed\n"+host+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{"--allow-host", "*.example", "--remember-hosts", file}
+	u := b.startMCP(flags...)
+	u.want("exec_command", map[string]any{"cmd": "curl -sf http://" + host + "/", "login": false}, "Process exited with code 0", "Output:\nhello")
+	u.Close()
+	b.isEmpty()
+	if err := os.WriteFile(file, []byte("https://x.example/\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.tether(strings.NewReader(""), append([]string{"mcp"}, flags...)...); got.code != exitRefused || !strings.Contains(got.stderr, file+`, line 1: "https://x.example/"`) {
+		t.Errorf("a bad line: %+v", got)
+	}
+}

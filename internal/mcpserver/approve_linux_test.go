@@ -2,8 +2,10 @@ package mcpserver
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/unifiedexec"
 )
@@ -113,6 +116,55 @@ func TestCloseDoesNotWaitForAnAnswer(t *testing.T) {
 	close(end)
 	<-done
 	wantFile(t, file, "")
+}
+
+// A host that no pattern of the network matches is asked about while the command waits, also when the call has its result already.
+func TestHostIsAskedAbout(t *testing.T) {
+	tethertest.NeedBubblewrap(t)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+	t.Cleanup(site.Close)
+	host := site.Listener.Addr().String()
+	kept := make(chan string, 1)
+	withHosts := func(c *Config) {
+		confined(granular)(c)
+		c.Network = &client.Network{AllowLocal: true}
+		c.KeepHost = func(host string) error { kept <- host; return nil }
+	}
+	r := newRig(t, withHosts, says("accept", "once"))
+	get := "curl -s --noproxy '' http://" + host + "/"
+	r.want(r.sh(get), false, "Process exited with code 0", "hello")
+
+	// The call has a result, and then the command asks.
+	id := r.call("exec_command", arguments{"cmd": "until [ -e go ]; do sleep 0.01; done; " + get, "yield_time_ms": 250, "login": false}).session()
+	if id == 0 {
+		t.Fatal("no session")
+	}
+	if err := os.WriteFile(filepath.Join(r.workspace, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.want(r.call("write_stdin", arguments{"session_id": id, "yield_time_ms": 30000}), false, "Process exited with code 0", "hello")
+
+	r.answer = says("decline", "")
+	r.want(r.sh(get+" --fail"), false, "Process exited with code 22", "the user did not let the command reach "+host)
+
+	r.answer = says("accept", "good")
+	r.want(r.sh(get), false, "hello")
+	if got := <-kept; got != host {
+		t.Errorf("kept %s", got)
+	}
+	r.want(r.sh(get), false, "hello")
+
+	asked := r.questions()
+	if len(asked) != 4 {
+		t.Fatalf("%d questions", len(asked))
+	}
+	schema := fmt.Sprint(asked[0].RequestedSchema)
+	if !strings.Contains(asked[0].Message, "A running command wants to reach "+host) || !strings.Contains(asked[0].Message, get) || !strings.Contains(schema, "All commands, also in later sessions") {
+		t.Errorf("asked %s, %s", asked[0].Message, schema)
+	}
+	if text := r.session.InitializeResult().Instructions; !strings.Contains(text, "it waits until the user has answered") {
+		t.Errorf("instructions: %s", text)
+	}
 }
 
 // If the user cannot be asked, the result says what was denied, and how it can be allowed.

@@ -42,30 +42,33 @@ func places() (paths []string) {
 	return paths
 }
 
-// load returns the text of a file, unless other users can change it.
-func load(path string) ([]byte, error) {
+// load returns the text of a configuration file.
+func load(path string) ([]byte, error) { return readTrusted("configuration file", path) }
+
+// readTrusted returns the text of a file that decides what a program does, unless other users can change it. Errors call it what.
+func readTrusted(what, path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration file: %w", err)
+		return nil, fmt.Errorf("read the %s: %w", what, err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read the configuration file: %w", err)
+		return nil, fmt.Errorf("read the %s: %w", what, err)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("the configuration file %s is not a regular file", path)
+		return nil, fmt.Errorf("the %s %s is not a regular file", what, path)
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0:
-		return nil, fmt.Errorf("other users can change the configuration file %s; run: chmod go-w %s", path, path)
+		return nil, fmt.Errorf("other users can change the %s %s; run: chmod go-w %s", what, path, path)
 	case !trusted(info):
-		return nil, fmt.Errorf("the configuration file %s belongs to another user: it must be yours or root's", path)
+		return nil, fmt.Errorf("the %s %s belongs to another user: it must be yours or root's", what, path)
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read the configuration file: %w", err)
+		return nil, fmt.Errorf("read the %s: %w", what, err)
 	case len(text) > maxFile:
-		return nil, fmt.Errorf("the configuration file %s has more than %d bytes", path, maxFile)
+		return nil, fmt.Errorf("the %s %s has more than %d bytes", what, path, maxFile)
 	}
 	return text, nil
 }
