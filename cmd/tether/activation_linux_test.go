@@ -127,7 +127,7 @@ func TestSocketActivation(t *testing.T) {
 // The rules about clients are those for sockets that the server opens itself.
 func TestSocketActivationRefused(t *testing.T) {
 	t.Parallel()
-	all, err := net.Listen("tcp", "0.0.0.0:0") // nobody connects to it
+	all, err := net.Listen("tcp", "0.0.0.0:0") // no program connects to it
 	if err != nil {
 		t.Fatal(err)
 	}

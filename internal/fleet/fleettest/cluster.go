@@ -112,7 +112,7 @@ func freeAddresses(t testing.TB, n int) (addresses []string) {
 	return addresses
 }
 
-// KillNode ends a node of the cluster as if its machine had lost its power: it tells nobody.
+// KillNode ends a node of the cluster as if its machine had lost its power: it sends no goodbye to its peers.
 func (f *Fleet) KillNode(i int) {
 	f.separate(i, true)
 	f.front.CutTo(f.nodes[i].config.Listen)
