@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tetherexec/tether/client"
 )
@@ -126,7 +128,7 @@ func (s *StatusLine) tick() {
 	s.timer.Reset(statusStep)
 }
 
-// maxReason is how many characters of a reason are shown.
+// maxReason is how many cells of a terminal a reason takes.
 const maxReason = 300
 
 // outageText describes an outage. If lasted is 0, the text does not say how long it lasts.
@@ -136,7 +138,7 @@ func outageText(lasted time.Duration, reason string) string {
 		text += " (" + roundSeconds(lasted) + ")"
 	}
 	if reason != "" {
-		text += ": " + Cut(Printable(reason), maxReason)
+		text += ": " + shorten(Printable(reason), maxReason)
 	}
 	return text
 }
@@ -162,6 +164,35 @@ func (s *StatusLine) show() {
 	io.WriteString(s.to, room+escSave+escBelow+fit(text, s.to)+escRestore)
 }
 
+// fit shortens a text to one line of a terminal.
+func fit(text string, to io.Writer) string {
+	if f, ok := to.(*os.File); ok {
+		if _, cols := Size(f); cols > 1 {
+			return shorten(text, int(cols)-1)
+		}
+	}
+	return text
+}
+
+// shorten is Cut for lines that have few characters outside ASCII. It takes two cells for each of them, so the result may be shorter
+// than it has to be. The tables of Cut would make the program 0.1 MB larger for the one line of the status.
+func shorten(text string, width int) string {
+	cells, end := 0, 0 // end is where the text is cut if it is too long: the ellipsis takes a cell
+	for i, r := range text {
+		if cells < width {
+			end = i
+		}
+		cells++
+		if r >= utf8.RuneSelf {
+			cells++
+		}
+		if cells > width {
+			return text[:end] + "…"
+		}
+	}
+	return text
+}
+
 // hide removes the status. The caller holds s.mu.
 func (s *StatusLine) hide() {
 	switch s.shown {
@@ -180,7 +211,7 @@ func (s *StatusLine) hide() {
 
 // connectingText says why a server could not be reached; the client tries again.
 func connectingText(status client.Status) string {
-	return "waiting for the server: " + Cut(Printable(status.Err.Error()), maxReason)
+	return "waiting for the server: " + shorten(Printable(status.Err.Error()), maxReason)
 }
 
 // Note prints a line that stays.

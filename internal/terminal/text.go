@@ -2,8 +2,6 @@ package terminal
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -51,16 +49,6 @@ func Printable(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// fit cuts a text to the width of a terminal.
-func fit(text string, to io.Writer) string {
-	if f, ok := to.(*os.File); ok {
-		if _, cols := Size(f); cols > 1 {
-			return Cut(text, int(cols)-1)
-		}
-	}
-	return text
 }
 
 // Bytes formats a size with at most one decimal.

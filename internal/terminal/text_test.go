@@ -49,6 +49,33 @@ func TestCutCountsCells(t *testing.T) {
 	}
 }
 
+// A status of any reason fits into one line, and is not cut without need.
+func TestStatusFits(t *testing.T) {
+	t.Parallel()
+	for _, name := range append(names, strings.Repeat("é", 60)) {
+		for width := 2; width < 200; width++ {
+			if got := shorten(name, width); uniseg.StringWidth(got) > width {
+				t.Errorf("%q takes %d cells of %d", got, uniseg.StringWidth(got), width)
+			}
+		}
+	}
+	for _, try := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"connection lost", 15, "connection lost"},
+		{"connection lost", 14, "connection lo…"},
+		{"日本語", 6, "日本語"},
+		{"日本語", 5, "日本…"},
+		{"日本語", 2, "…"},
+	} {
+		if got := shorten(try.text, try.width); got != try.want {
+			t.Errorf("%q in %d cells: %q, not %q", try.text, try.width, got, try.want)
+		}
+	}
+}
+
 // The line is never wider than the terminal: a wider line would scroll it.
 func TestProgressLineFits(t *testing.T) {
 	t.Parallel()
