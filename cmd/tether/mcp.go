@@ -22,9 +22,6 @@ const (
 	approvalGranular  = "granular"
 )
 
-// rememberNone is the --remember-hosts for no file.
-const rememberNone = "none"
-
 // listenStdio is the default of --listen.
 const listenStdio = "stdio://"
 

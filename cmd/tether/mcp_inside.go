@@ -19,6 +19,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
+// rememberNone is the --remember-hosts for no file.
+const rememberNone = "none"
+
 // handle serves MCP clients in this program, which was built with -tags mcp.
 func (m *mcpServe) handle(ctx context.Context, sandbox *wire.Sandbox, network *client.Network) error {
 	listener, err := m.open(ctx)
