@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 var shots = flag.String("shots", "", "`DIRECTORY` for pictures of the page: writes those that docs/console.md shows")
@@ -18,6 +20,7 @@ var chromium context.Context
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	tethertest.StopIgnoringSignals()
 	os.Exit(run(m))
 }
 
