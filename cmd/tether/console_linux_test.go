@@ -69,9 +69,14 @@ func TestConsoleThroughAPort(t *testing.T) {
 	}
 	for _, url := range []string{socket, "exec:" + self + " bridge --no-start --socket " + strings.TrimPrefix(socket, "unix://")} {
 		page := startTether(t, "console", "--no-browser", "--url", url)
-		c := openConsole(t, page.line(t))
+		link := page.line(t)
+		origin, _, _ := strings.Cut(link, "/console/")
+		c := openConsole(t, link)
 		if !sees(c, "p") {
 			t.Errorf("%s: the page does not see the process", url)
+		}
+		if _, err := tethertest.DialWS(t.Context(), "ws"+strings.TrimPrefix(origin, "http"), nil); err == nil {
+			t.Errorf("%s: another program of this machine gets in by the port, without a code", url)
 		}
 		page.Process.Signal(syscall.SIGTERM)
 		page.Wait()

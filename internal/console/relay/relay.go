@@ -1,19 +1,22 @@
 // Package relay lets a browser on this machine use a server that it cannot reach by itself.
 //
-// A [Relay] passes the bytes of connections on to a server that has the console, such as one on a Unix socket. [Pages] is for a server that
-// speaks no HTTP, such as the other end of ssh: it serves the page itself and passes on messages. Both listen on a port of loopback, and
-// promise that no other program of the machine gets in by that port: a browser needs a code.
+// A [Relay] passes the requests of browsers on to a server that has the console, such as one on a Unix socket. [Pages] is for a server that
+// speaks no HTTP, such as the other end of ssh: it serves the page itself and passes on messages. Both listen on a port of loopback, to which
+// every user and every sandbox with the network of this machine can connect, and promise that no other program of the machine gets in by that
+// port: a browser needs a code.
 package relay
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httputil"
 	"sync"
 	"time"
 
+	"github.com/tetherexec/tether/internal/console"
 	"github.com/tetherexec/tether/internal/slots"
 )
 
@@ -23,9 +26,15 @@ const (
 	maxConnections = 64
 	// dialTime is how long the connection to the server may take.
 	dialTime = 10 * time.Second
+	// headerTime is how long a browser may take to send the header of a request, and idleTime how long its connection lives without one.
+	headerTime = 10 * time.Second
+	idleTime   = 60 * time.Second
+	// maxHeader is that of the server, see package listen.
+	maxHeader = 32 << 10
 )
 
-// A Relay passes bytes between a port of loopback and a server.
+// A Relay passes requests for the console on from a port of loopback to a server. The server may let in every program that reaches it, so
+// all other requests are refused: only those that the server lets in by a code or a login may come by the port.
 type Relay struct {
 	l    net.Listener
 	dial func(context.Context) (net.Conn, error)
@@ -44,55 +53,89 @@ func Listen(dial func(context.Context) (net.Conn, error), log *slog.Logger) (*Re
 // Origin is the origin of the page, as the browser sees it.
 func (r *Relay) Origin() string { return "http://" + r.l.Addr().String() }
 
-// Serve passes connections on until ctx ends. Then it closes them and the port, and returns nil.
+// Serve passes requests on until ctx ends. Then it closes the connections and the port, and returns nil.
 func (r *Relay) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var passing sync.WaitGroup
+	var passing sync.WaitGroup // grows in the handler
 	defer passing.Wait()
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { r.l.Close() })()
-	defer r.l.Close()
-	free := slots.New(maxConnections)
-	for free.Take(ctx) == nil {
-		browser, err := r.l.Accept()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return fmt.Errorf("accept connections of the browser: %w", err)
-		}
-		passing.Go(func() { // ends with either of the connections, or with ctx
-			defer free.Free()
-			if err := r.pass(ctx, browser); err != nil {
-				r.log.Warn("the browser's connection to the server has failed", "err", err)
+	proxy := r.proxy()
+	srv := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			passing.Add(1)
+			defer passing.Done() // a WebSocket ends with either of its connections, or with ctx
+			if path := q.URL.EscapedPath(); !console.Owns(path) || path == console.PathCode {
+				w.WriteHeader(http.StatusNotFound)
+				return
 			}
-		})
+			proxy.ServeHTTP(w, q)
+		}),
+		BaseContext:                  func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout:            headerTime,
+		IdleTimeout:                  idleTime,
+		MaxHeaderBytes:               maxHeader,
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 	}
-	return nil
+	defer srv.Close()
+	defer context.AfterFunc(ctx, func() { srv.Close() })()
+	err := srv.Serve(&limited{r.l, ctx, slots.New(maxConnections)})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("accept connections of the browser: %w", err)
 }
 
-// pass passes one connection on. It returns an error if there is no connection to the server.
-func (r *Relay) pass(ctx context.Context, browser net.Conn) error {
-	defer browser.Close()
-	dialing, cancel := context.WithTimeout(ctx, dialTime)
-	defer cancel()
-	server, err := r.dial(dialing)
+// proxy returns the handler that passes a request on as it is. Each has a connection of its own to the server.
+func (r *Relay) proxy() *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		// The header Host stays: the server compares it with the origin of the page.
+		Rewrite: func(q *httputil.ProxyRequest) { q.Out.URL.Scheme, q.Out.URL.Host = "http", "server" },
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				ctx, cancel := context.WithTimeout(ctx, dialTime)
+				defer cancel()
+				return r.dial(ctx)
+			},
+			DisableKeepAlives:  true,
+			DisableCompression: true, // the browser decompresses
+		},
+		ErrorHandler: func(w http.ResponseWriter, q *http.Request, err error) {
+			if q.Context().Err() == nil {
+				r.log.Warn("the browser's connection to the server has failed", "err", err)
+			}
+			w.WriteHeader(http.StatusBadGateway)
+		},
+		ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// A limited listener has maxConnections at most. One more has to wait.
+type limited struct {
+	net.Listener
+	ctx  context.Context // ends with Serve
+	free slots.Slots
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	if err := l.free.Take(l.ctx); err != nil {
+		return nil, err
+	}
+	conn, err := l.Listener.Accept()
 	if err != nil {
-		return err
+		l.free.Free()
+		return nil, err
 	}
-	defer server.Close()
-	end := func() {
-		browser.Close()
-		server.Close()
-	}
-	defer context.AfterFunc(ctx, end)()
-	var back sync.WaitGroup
-	back.Go(func() { // ends with either connection
-		_, _ = io.Copy(browser, server) // both ends of a connection are ordinary
-		end()                           // HTTP and WebSocket have no half-closed connections
-	})
-	_, _ = io.Copy(server, browser)
-	end()
-	back.Wait()
-	return nil
+	return &limitedConn{conn, sync.OnceFunc(l.free.Free)}, nil
+}
+
+// A limitedConn frees its slot when it is closed.
+type limitedConn struct {
+	net.Conn
+	free func()
+}
+
+func (c *limitedConn) Close() error {
+	defer c.free()
+	return c.Conn.Close()
 }

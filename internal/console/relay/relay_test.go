@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -36,51 +37,54 @@ func serving(t *testing.T, serve func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// echo answers each line with itself, to as many clients as come.
-func echo(t *testing.T) net.Listener {
+// startRelay starts a Relay to a server that has seen the requests in seen, and whose sockets answer each line with itself.
+func startRelay(t *testing.T) (r *Relay, seen chan string, stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() { // ends with the listener
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() { // ends with the connection
-				defer conn.Close()
-				io.Copy(conn, conn)
-			}()
+	seen = make(chan string, maxConnections)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path != "/console/socket" {
+			seen <- q.Method + " " + q.Host + q.RequestURI + " " + q.Header.Get("Origin") + q.Header.Get("X-Forwarded-For")
+			return
 		}
-	}()
-	return l
-}
-
-func TestRelay(t *testing.T) {
-	server := echo(t)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+		io.Copy(conn, conn)
+	}))
+	t.Cleanup(server.Close)
 	r, err := Listen(func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", server.Addr().String())
+		return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := serving(t, r.Serve)
+	return r, seen, serving(t, r.Serve)
+}
+
+func TestRelay(t *testing.T) {
+	r, _, stop := startRelay(t)
 	dial := func() net.Conn {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(r.Origin(), "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		conn.SetDeadline(time.Now().Add(30 * time.Second))
-		io.WriteString(conn, "hello\n")
+		conn.SetDeadline(time.Now().Add(time.Minute))
+		io.WriteString(conn, "GET /console/socket?key=k HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 		return conn
 	}
 	hear := func(conn net.Conn) {
 		t.Helper()
-		if line, err := bufio.NewReader(conn).ReadString('\n'); line != "hello\n" || err != nil {
+		in := bufio.NewReader(conn)
+		if answer, err := http.ReadResponse(in, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("%+v %v", answer, err)
+		}
+		io.WriteString(conn, "hello\n")
+		if line, err := in.ReadString('\n'); line != "hello\n" || err != nil {
 			t.Fatalf("%q %v", line, err)
 		}
 	}
@@ -98,6 +102,43 @@ func TestRelay(t *testing.T) {
 			if e, timeout := errors.AsType[net.Error](err); timeout && e.Timeout() {
 				t.Fatal("a connection outlives the relay")
 			}
+		}
+	}
+}
+
+// The server of a relay may let in every program that reaches it. By the port of the relay only browsers get in.
+func TestRelayPassesOnlyTheConsole(t *testing.T) {
+	r, seen, _ := startRelay(t)
+	host := strings.TrimPrefix(r.Origin(), "http://")
+	for _, row := range []struct{ request, want string }{
+		{"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket", ""},
+		{"GET http://" + host + " HTTP/1.1", ""},
+		{"OPTIONS * HTTP/1.1", ""},
+		{"GET /metrics HTTP/1.1", ""},
+		{"GET /consoles HTTP/1.1", ""},
+		{"POST /console/code HTTP/1.1\r\nContent-Length: 0", ""},
+		{"GET /console HTTP/1.1", "GET " + host + "/console "},
+		{"GET /console/%63ode?a=b&host=c HTTP/1.1", "GET " + host + "/console/%63ode?a=b&host=c "},
+		{"POST /console/login HTTP/1.1\r\nContent-Length: 0\r\nOrigin: http://" + host, "POST " + host + "/console/login http://" + host},
+	} {
+		conn, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.SetDeadline(time.Now().Add(time.Minute))
+		io.WriteString(conn, row.request+"\r\nHost: "+host+"\r\n\r\n")
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		conn.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", row.request, err)
+		}
+		var got string
+		select {
+		case got = <-seen:
+		default:
+		}
+		if refused := answer.StatusCode == http.StatusNotFound; refused != (row.want == "") || got != row.want {
+			t.Errorf("%s: status %d, and the server has seen %q, want %q", row.request, answer.StatusCode, got, row.want)
 		}
 	}
 }
