@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"strings"
 	"time"
 
 	"github.com/tetherexec/tether/wire"
@@ -61,18 +62,45 @@ type Event struct {
 	Count   uint64      `json:"count,omitempty"` // of lines that were dropped
 }
 
-// MaxArgv is how many bytes of a command line are recorded. A longer one ends with "…".
-const MaxArgv = 8 << 10
+// Limits of the texts in a line, in bytes. A longer one ends with "…". Clients choose most of them, and a line that is too large for the queue
+// or for syslog would not be recorded at all.
+const (
+	MaxArgv = 8 << 10 // of a command line
+	maxText = 4 << 10 // of a path or a reason
+	maxName = 1 << 10 // of all others
+)
 
-// ShortArgv returns a command line within MaxArgv.
-func ShortArgv(argv []string) []string {
+// shortArgv returns a command line within MaxArgv. An empty word counts one byte.
+func shortArgv(argv []string) []string {
 	left := MaxArgv
 	for i, word := range argv {
-		if len(word) <= left {
-			left -= len(word)
+		if cost := max(1, len(word)); cost <= left {
+			left -= cost
 			continue
 		}
-		return append(append([]string{}, argv[:i]...), word[:left], "…")
+		return append(append([]string{}, argv[:i]...), word[:min(left, len(word))], "…")
 	}
 	return argv
+}
+
+// shorten brings the texts within their limits.
+func (e *Event) shorten() {
+	for _, name := range []*string{&e.Principal, &e.Peer, &e.Client, &e.Label, &e.Process, &e.Signal, &e.Host} {
+		*name = short(*name, maxName)
+	}
+	e.Cwd, e.Reason, e.Argv = short(e.Cwd, maxText), short(e.Reason, maxText), shortArgv(e.Argv)
+	if len(e.Paths) > 0 {
+		paths := make([]string, len(e.Paths)) // the caller keeps its own
+		for i, path := range e.Paths {
+			paths[i] = short(path, maxText)
+		}
+		e.Paths = paths
+	}
+}
+
+func short(text string, most int) string {
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
 }

@@ -85,6 +85,7 @@ func (l *Log) Record(e Event) {
 		e.Time = time.Now()
 	}
 	e.Time = e.Time.UTC()
+	e.shorten()
 	line, err := json.Marshal(e)
 	if err != nil { // no field can fail
 		panic(err)

@@ -232,8 +232,30 @@ func TestShortArgv(t *testing.T) {
 		{[]string{long}, []string{long}},
 		{[]string{"ab", long, "c"}, []string{"ab", long[2:], "…"}},
 	} {
-		if got := ShortArgv(tt.argv); strings.Join(got, "\x00") != strings.Join(tt.want, "\x00") {
+		if got := shortArgv(tt.argv); strings.Join(got, "\x00") != strings.Join(tt.want, "\x00") {
 			t.Errorf("%d words of %d bytes", len(got), len(strings.Join(got, "")))
 		}
+	}
+}
+
+// A client cannot keep an event out of the log by long texts, whose lines would not fit into the queue or into a message of syslog.
+func TestLongTextsAreShortened(t *testing.T) {
+	p := new(paper)
+	l := on(p, true)
+	long := strings.Repeat("\x01", 4<<20)
+	l.Record(Event{Event: ProcessRefused, Principal: long, Peer: long, Client: long, Label: long, Process: long, Cwd: long, Signal: long, Host: long, Reason: long,
+		Argv: make([]string, 4<<20), Paths: []string{long, "short"}})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := p.events(t)
+	if len(got) != 1 || l.Dropped() != 0 {
+		t.Fatalf("%d lines, %d dropped", len(got), l.Dropped())
+	}
+	if e := got[0]; e.Client != long[:maxName]+"…" || e.Cwd != long[:maxText]+"…" || e.Paths[1] != "short" || len(e.Argv) > MaxArgv+2 {
+		t.Errorf("%+v", e)
+	}
+	if size := p.text.Len(); size > 200<<10 {
+		t.Errorf("the line has %d bytes", size)
 	}
 }

@@ -25,7 +25,7 @@ func (r *request) recordStart(p *wire.StartParams, process *session.Process, err
 		return
 	}
 	cwd, _ := p.Cwd.Native() // "" if it is invalid, which the reason says
-	e := audit.Event{Event: audit.ProcessStarted, Process: p.ProcessID, Argv: audit.ShortArgv(p.Argv), Cwd: cwd}
+	e := audit.Event{Event: audit.ProcessStarted, Process: p.ProcessID, Argv: p.Argv, Cwd: cwd}
 	if err != nil {
 		e.Event, e.Reason = audit.ProcessRefused, wireError(err).Message
 	} else {
