@@ -21,8 +21,6 @@ const (
 
 	// maxPage limits the files of a page together.
 	maxPage = 8 << 20
-	// maxFile limits one file after its decompression.
-	maxFile = 16 << 20
 )
 
 // policy allows a page its own files and its own server, and nothing else. There is no code and no style in the page's HTML.
@@ -132,16 +130,15 @@ func (p *page) serve(w http.ResponseWriter, r *http.Request, name string) {
 		return
 	}
 	h.Set("Content-Type", a.kind)
-	content := a.content
-	if a.gzipped && acceptsGzip(r) {
+	switch {
+	case !a.gzipped:
+		w.Write(a.content) // an error only concerns the browser
+	case acceptsGzip(r):
 		h.Set("Content-Encoding", "gzip")
-	} else if a.gzipped {
-		if content, err = decompress(content); err != nil {
-			w.WriteHeader(http.StatusInternalServerError)
-			return
-		}
+		w.Write(a.content)
+	default:
+		decompress(w, a.content)
 	}
-	w.Write(content) // an error only concerns the browser
 }
 
 // acceptsGzip reports whether a client can read gzip. Every browser says so in this form.
@@ -149,14 +146,15 @@ func acceptsGzip(r *http.Request) bool {
 	return slices.ContainsFunc(strings.Split(r.Header.Get("Accept-Encoding"), ","), func(coding string) bool { return strings.TrimSpace(coding) == "gzip" })
 }
 
-func decompress(content []byte) ([]byte, error) {
+// decompress sends a compressed file as it was before. It holds a small part of the file at a time: any number of clients that are not logged
+// in may ask for it and read it slowly.
+func decompress(w http.ResponseWriter, content []byte) {
 	in, err := gzip.NewReader(bytes.NewReader(content))
 	if err != nil {
-		return nil, err
+		w.WriteHeader(http.StatusInternalServerError)
+		return
 	}
-	plain, err := io.ReadAll(io.LimitReader(in, maxFile+1))
-	if len(plain) > maxFile {
-		err = fmt.Errorf("a file of the page has more than %d bytes", maxFile)
+	if _, err := io.Copy(w, in); err != nil {
+		panic(http.ErrAbortHandler) // the client must not take the part that it has for the whole
 	}
-	return plain, err
 }
