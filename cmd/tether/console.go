@@ -143,7 +143,7 @@ func pageOrigin(address string, named *string) (string, error) {
 		return "", err
 	}
 	if named != nil {
-		return *named, nil
+		return *named, console.CheckOrigin(*named) // a hostile server must not choose what else is printed and opened here
 	}
 	scheme := "http"
 	if u.Scheme == "wss" {

@@ -120,5 +120,5 @@ func URL(origin, query, code string) string {
 	if query != "" {
 		query = "?" + query
 	}
-	return origin + Path + query + "#code=" + code
+	return origin + Path + query + "#code=" + url.QueryEscape(code) // changes no code of ours, but what another server may send
 }
