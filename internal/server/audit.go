@@ -19,9 +19,9 @@ func (c *conn) record(of *session.Session, e audit.Event) {
 	c.server.record(of, e)
 }
 
-// recordStart records a start that was asked for by a client.
+// recordStart records a start that was asked for by a client. A start that the client has asked for again is recorded once.
 func (r *request) recordStart(p *wire.StartParams, process *session.Process, err error) {
-	if r.conn.server.audit == nil {
+	if r.conn.server.audit == nil || err == nil && process.StartRecorded() {
 		return
 	}
 	cwd, _ := p.Cwd.Native() // "" if it is invalid, which the reason says

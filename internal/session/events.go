@@ -49,6 +49,9 @@ func (e *Events) exit(p *Process, code int) {
 	}
 }
 
+// StartRecorded notes that the start of a process is recorded, and reports whether it was before: a client may ask for the same start again.
+func (p *Process) StartRecorded() (before bool) { return p.recorded.Swap(true) }
+
 // Owner is the session of a process.
 func (p *Process) Owner() *Session { return p.session }
 

@@ -39,6 +39,7 @@ type Process struct {
 	writes writes
 
 	controller atomic.Pointer[Controller] // nil: there is none
+	recorded   atomic.Bool                // see StartRecorded
 }
 
 // missingLocked returns the number above which the client may lack events. Of those up
