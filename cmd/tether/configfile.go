@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/settings"
 )
 
@@ -25,15 +27,19 @@ type configFlags struct {
 	taken []string // flags that the file has set, for a command line
 }
 
-// define adds the flags. It comes after onlyOnce: a keeper repeats --config-file for its workers.
+// define adds the flags.
 func (f *configFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.path, flagConfigFile, "", "`PATH` of a configuration file with settings that are not given as\nflags; empty: none (default $"+settings.Variable+", else tether/tether.toml in\n$XDG_CONFIG_HOME or ~/.config, else /etc/tether/tether.toml)")
 	fs.BoolVar(&f.check, flagCheckConfig, false, "check the flags and the configuration file, and end")
 	group(fs, "Configuration", flagConfigFile, flagCheckConfig)
 }
 
-// apply gives the flags of a command the values of its table in the file, unless they are on the command line.
+// apply gives the flags of a command the values of its table in the file, unless they are on the command line. A worker reads no file:
+// it has the settings of its keeper on its command line, whatever the file has become.
 func (f *configFlags) apply(cmd *cobra.Command, table string) error {
+	if _, worker := reexec.WorkerArguments(os.Args); worker {
+		return nil
+	}
 	file, err := f.find(cmd.Flags())
 	if err != nil || file == nil {
 		return err
@@ -98,13 +104,9 @@ func reason(err error) error {
 	return err
 }
 
-// arguments returns the command line with the settings of the file in place of the file: a worker that is started later must get the
-// same, whatever the file has become.
+// arguments returns the command line together with the settings of the file, for workers.
 func (f *configFlags) arguments(args []string) []string {
-	if len(f.taken) == 0 {
-		return args
-	}
-	return append(append(args[:len(args):len(args)], "--"+flagConfigFile+"="), f.taken...)
+	return append(args[:len(args):len(args)], f.taken...)
 }
 
 // done reports that the settings are right, if only that was asked.

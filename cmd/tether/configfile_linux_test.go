@@ -39,6 +39,25 @@ func TestSettingsOutliveTheConfigurationFile(t *testing.T) {
 	}
 }
 
+// If the file had no settings for the command, a worker that replaces another one does not read it either.
+func TestWorkersReadNoConfigurationFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tether.toml")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startKeeper(t, []string{hastyVariable + "=1"}, "--config-file", file)
+	if err := os.WriteFile(file, []byte("[serve]\nsession-ttl = \"soon\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.killWorker(t)
+	c, err := client.Dial(t.Context(), s.url, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
 // Each name of a command that may have settings is that of a command with a --config-file flag.
 func TestConfigurableCommands(t *testing.T) {
 	t.Parallel()
