@@ -74,7 +74,12 @@ func (m *mcpServe) remembered(network *client.Network, dir string) (keep func(ho
 		return nil, err
 	}
 	network.Allow = append(network.Allow, patterns...)
-	return file.Add, nil
+	return func(host string) error {
+		if err := netpolicy.CheckHostPort(host); err != nil { // the executor has named it, and the file is for all executors
+			return fmt.Errorf("%q: %w", host, err)
+		}
+		return file.Add(host)
+	}, nil
 }
 
 // mayWrite reports whether commands on this machine may be able to write a file.

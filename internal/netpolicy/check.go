@@ -3,7 +3,9 @@ package netpolicy
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -35,6 +37,22 @@ func CheckPattern(pattern string, access Access) error {
 		return errHostSyntax
 	case strings.Count(pattern, ":") > 1 && notAddress != nil && !strings.ContainsAny(pattern, "[*?"):
 		return errors.New("expected HOST:PORT, or an IPv6 address")
+	}
+	return nil
+}
+
+// CheckHostPort refuses a text that is not one host, as Normalize returns it, with a port. As a pattern, such a text stands for
+// that host and that port alone.
+func CheckHostPort(text string) error {
+	name, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return errHostSyntax
+	}
+	if normal, err := Normalize(name); err != nil || normal != name {
+		return errHost
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || text != net.JoinHostPort(name, strconv.FormatUint(n, 10)) {
+		return errors.New("the port must be between 1 and 65535")
 	}
 	return nil
 }
