@@ -51,9 +51,9 @@ func (o Options) service() string {
 	if listen == "" {
 		listen = "systemd"
 	}
-	words := append([]string{o.Program, "serve", "--listen", listen}, o.Args...)
-	for i, word := range words {
-		words[i] = quote(word)
+	words := []string{quoted(literal(o.Program))}
+	for _, word := range append([]string{"serve", "--listen", listen}, o.Args...) {
+		words = append(words, argument(word))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n[Unit]\nDescription=tether, which runs commands for clients on other machines\nDocumentation=https://github.com/tetherexec/tether\n", Mark)
@@ -87,7 +87,7 @@ RestrictRealtime=yes
 LockPersonality=yes
 `, strings.Join(words, " "))
 	if !o.User {
-		fmt.Fprintf(&b, "User=%s\nStateDirectory=tether\nStateDirectoryMode=0700\nRuntimeDirectory=tether\nRuntimeDirectoryMode=0755\nRuntimeDirectoryPreserve=yes\n", quote(o.RunAs))
+		fmt.Fprintf(&b, "User=%s\nStateDirectory=tether\nStateDirectoryMode=0700\nRuntimeDirectory=tether\nRuntimeDirectoryMode=0755\nRuntimeDirectoryPreserve=yes\n", literal(o.RunAs))
 	}
 	fmt.Fprintf(&b, "\n[Install]\nWantedBy=%s\n", o.target("multi-user.target", "default.target"))
 	return b.String()
@@ -96,7 +96,7 @@ LockPersonality=yes
 func (o Options) socket() string {
 	owner := ""
 	if !o.User {
-		owner = "SocketUser=" + quote(o.RunAs) + "\n"
+		owner = "SocketUser=" + literal(o.RunAs) + "\n"
 	}
 	return fmt.Sprintf(`%s
 [Unit]
@@ -121,13 +121,18 @@ func (o Options) target(system, user string) string {
 	return system
 }
 
-// quote writes a word so that systemd reads it unchanged: in a command line it replaces % and $ and splits at spaces.
-func quote(word string) string {
-	word = strings.NewReplacer("%", "%%", "$", "$$").Replace(word)
+// literal writes a text so that systemd reads it unchanged: it replaces %. This is all for the name of a user, which has no quotes.
+func literal(text string) string { return strings.ReplaceAll(text, "%", "%%") }
+
+// argument writes an argument of a command so that systemd reads it unchanged. It also replaces $, except in the path of the program.
+func argument(word string) string { return quoted(strings.ReplaceAll(literal(word), "$", "$$")) }
+
+// quoted writes a word of a command line, which systemd splits at spaces.
+func quoted(word string) string {
 	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
 		return r <= ' ' || r == 0x7f || strings.ContainsRune("\"'\\;#", r)
 	}) {
 		return word
 	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(word) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`).Replace(word) + `"`
 }

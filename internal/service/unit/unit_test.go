@@ -14,7 +14,7 @@ func TestFiles(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd-analyze is not installed")
 	}
-	program := filepath.Join(t.TempDir(), "a program with spaces")
+	program := filepath.Join(t.TempDir(), "a program with $paces and 100%")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestFiles(t *testing.T) {
 		"system":         {Program: program, RunAs: "root"},
 		"system, by URL": {Program: program, RunAs: "root", Listen: "ws://127.0.0.1:7070"},
 		"user":           {Program: program, User: true},
-		"arguments":      {Program: program, User: true, Args: []string{"--a", "50%", "$HOME", `with "quotes" and \`, "", "a;b"}},
+		"arguments":      {Program: program, User: true, Args: []string{"--a", "50%", "$HOME", `with "quotes" and \`, "", "a;b", "a\rb"}},
 	} {
 		dir := t.TempDir()
 		var paths []string
@@ -45,14 +45,28 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-func TestQuote(t *testing.T) {
+func TestArgument(t *testing.T) {
 	t.Parallel()
 	for word, want := range map[string]string{
 		"--listen": "--listen", "": `""`, "a b": `"a b"`, "100%": "100%%", "$HOME": "$$HOME", `say "hi"`: `"say \"hi\""`,
 		`\n`: `"\\n"`, "it's": `"it's"`, "#": `"#"`, ";": `";"`,
+		"a\rUser=root\r": `"a\rUser=root\r"`,
 	} {
-		if got := quote(word); got != want {
+		if got := argument(word); got != want {
 			t.Errorf("%s: got %s, want %s", word, got, want)
+		}
+	}
+}
+
+// The name of a user has no quotes: systemd would take them as a part of it.
+func TestUserOfUnits(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"build": "build", `CORP\alice`: `CORP\alice`, "machine$": "machine$", "a b": "a b", "50%": "50%%"} {
+		files := Options{Program: "/bin/tether", RunAs: name}.Files()
+		for i, line := range []string{"\nUser=" + want + "\n", "\nSocketUser=" + want + "\n"} {
+			if !strings.Contains(files[i].Text, line) {
+				t.Errorf("%s: %q is missing in %s", name, line, files[i].Text)
+			}
 		}
 	}
 }
