@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -152,8 +153,8 @@ func (f *serviceFlags) options(args []string) (o unit.Options, err error) {
 		}
 	}
 	for _, word := range append(args, f.listen, f.runAs) {
-		if strings.ContainsAny(word, "\n\x00") {
-			return o, usageError{errors.New("a unit file cannot have arguments with line breaks")}
+		if strings.ContainsAny(word, "\n\r\x00") || !utf8.ValidString(word) { // systemd leaves out a line that is not UTF-8
+			return o, usageError{errors.New("a unit file cannot have arguments with line breaks, or that are not UTF-8")}
 		}
 	}
 	switch {
@@ -244,12 +245,14 @@ func (f *serviceFlags) install(ctx context.Context, args []string, stdout *os.Fi
 		return asAdministrator(err)
 	}
 	written := map[string]bool{}
-	for _, file := range o.Files() {
+	for _, file := range o.Files() { // before any of them is written
 		written[file.Name] = true
-		path := filepath.Join(dir, file.Name)
-		if err := foreign(path); err != nil {
+		if err := foreign(filepath.Join(dir, file.Name)); err != nil {
 			return err
 		}
+	}
+	for _, file := range o.Files() {
+		path := filepath.Join(dir, file.Name)
 		if err := os.WriteFile(path, []byte(file.Text), 0o644); err != nil {
 			return asAdministrator(err)
 		}

@@ -100,4 +100,11 @@ func TestServiceOfUser(t *testing.T) {
 	contains(tether(exitError, "install", "--user"), "was not written by `tether service install`")
 	contains(tether(exitError, "uninstall", "--user"), "is not installed")
 	files(unit.Service)
+
+	if err := os.Rename(filepath.Join(units, unit.Service), filepath.Join(units, unit.Socket)); err != nil { // now the other file is foreign
+		t.Fatal(err)
+	}
+	contains(tether(exitError, "install", "--user"), unit.Socket+" was not written by `tether service install`")
+	files(unit.Socket)
+	contains(tether(exitUsage, "install", "--user", "--", "--ws-issuer", "a\rUser=root"), "line breaks")
 }
