@@ -10,6 +10,8 @@ import (
 	"github.com/tetherexec/tether/internal/audit"
 )
 
+const flagAuditLog = "audit-log"
+
 // auditFlags say where a server records what its clients do.
 type auditFlags struct {
 	target string
@@ -20,11 +22,11 @@ type auditFlags struct {
 
 func (f *auditFlags) define(fs *pflag.FlagSet) {
 	f.size, f.keep = audit.DefaultMaxSize, audit.DefaultKeep
-	fs.StringVar(&f.target, "audit-log", "", "record what clients do, as JSON lines: `FILE`, stderr or syslog")
+	fs.StringVar(&f.target, flagAuditLog, "", "record what clients do, as JSON lines: `FILE`, stderr or syslog")
 	fs.Var(&f.size, "audit-log-size", "rotate the file at this size")
 	fs.Var(&f.keep, "audit-log-keep", "how many rotated files are kept")
 	fs.BoolVar(&f.strict, "audit-log-strict", false, "start no command while nothing can be recorded (default: count the\nlost lines)")
-	group(fs, "Logging", "audit-log", "audit-log-size", "audit-log-keep", "audit-log-strict")
+	group(fs, "Logging", flagAuditLog, "audit-log-size", "audit-log-keep", "audit-log-strict")
 }
 
 func (f *auditFlags) config() (audit.Config, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tetherexec/tether/internal/audit"
 	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/settings"
 )
@@ -83,9 +84,8 @@ func (f *configFlags) set(fs *pflag.FlagSet, file *settings.File, s settings.Set
 	case flag.Changed:
 		return nil
 	}
-	kind, _ := pflag.UnquoteUsage(flag)
 	for _, value := range s.Values {
-		if kind == "PATH" {
+		if namesFile(flag, value) {
 			value = file.Join(value)
 		}
 		if err := fs.Set(s.Flag, value); err != nil {
@@ -94,6 +94,16 @@ func (f *configFlags) set(fs *pflag.FlagSet, file *settings.File, s settings.Set
 		f.taken = append(f.taken, "--"+s.Flag+"="+value)
 	}
 	return nil
+}
+
+// namesFile reports whether a value of a flag is the path of a file.
+func namesFile(flag *pflag.Flag, value string) bool {
+	switch kind, _ := pflag.UnquoteUsage(flag); {
+	case flag.Name == flagAuditLog:
+		return audit.Config{Target: value}.IsFile()
+	default:
+		return kind == "PATH" || kind == "FILE"
+	}
 }
 
 // reason returns what a flag says about a value, without the name of the flag.

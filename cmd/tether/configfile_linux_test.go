@@ -68,3 +68,22 @@ func TestConfigurableCommands(t *testing.T) {
 		}
 	}
 }
+
+// The values of flags that name files are relative to the configuration file.
+func TestFlagsThatNameFiles(t *testing.T) {
+	t.Parallel()
+	fs := newServe("serve", "", nil, nil, nil).Flags()
+	for name, want := range map[string]bool{
+		"ws-token-file": true, "ws-shared-secret-file": true, "tls-cert": true, "tls-key": true, "tls-client-ca": true, "state-dir": true,
+		"creds": true, "nats-ca": true, flagAuditLog: true, "listen": false, "join": false, "name": false, "label": false, "durable": false,
+	} {
+		if got := namesFile(fs.Lookup(name), "x"); got != want {
+			t.Errorf("--%s x names a file: %v", name, got)
+		}
+	}
+	for _, target := range []string{"stderr", "syslog"} {
+		if namesFile(fs.Lookup(flagAuditLog), target) {
+			t.Errorf("--%s %s names a file", flagAuditLog, target)
+		}
+	}
+}
