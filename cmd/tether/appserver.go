@@ -55,7 +55,7 @@ func newAppServer(stdin, stdout *os.File) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if done, err := flags.file.done(cmd); done || err != nil {
+			if done, err := flags.file.done(stdout); done || err != nil {
 				return err
 			}
 			a := appServing{

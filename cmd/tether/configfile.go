@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -120,11 +121,11 @@ func (f *configFlags) arguments(args []string) []string {
 }
 
 // done reports that the settings are right, if only that was asked.
-func (f *configFlags) done(cmd *cobra.Command) (bool, error) {
+func (f *configFlags) done(stdout io.Writer) (bool, error) {
 	if !f.check {
 		return false, nil
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), "the configuration is correct")
+	_, err := fmt.Fprintln(stdout, "the configuration is correct")
 	return true, err
 }
 

@@ -288,6 +288,8 @@ func TestFleetRefusals(t *testing.T) {
 		{[]string{"hub", "--listen", "tls://127.0.0.1:0"}, "needs --tls-cert and --tls-key"},
 		{[]string{"hub", "--listen", "nats://127.0.0.1:0"}, "another hub uses the directory; give this one another directory with --state-dir"},
 		{[]string{"hub", "--listen", "nats://127.0.0.1:0", "--state-dir", "third", "--metrics", "0.0.0.0:0"}, "refusing --metrics 0.0.0.0:0 without encryption"},
+		{[]string{"hub", "--listen", "nats://0.0.0.0:0", "--check-config"}, "without TLS"},
+		{[]string{"gateway", "--creds", gateway, "--listen", "ws://0.0.0.0:0", "--check-config"}, "without authentication"},
 		{[]string{"hub", "add-host", "A"}, `"A" is not a name for a host`},
 		{[]string{"hub", "add-host", "a", "--out", host}, "the file exists; --force replaces it"},
 		{[]string{"hub", "revoke", "client", "a"}, `unknown kind "client"`},

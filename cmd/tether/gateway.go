@@ -46,9 +46,6 @@ func newGateway(args []string, stdout *os.File) *cobra.Command {
 			if err := flags.bus.complete(); err != nil {
 				return err
 			}
-			if done, err := flags.file.done(cmd); done || err != nil {
-				return err
-			}
 			return flags.run(cmd.Context(), stdout, cmd.ErrOrStderr())
 		},
 	}

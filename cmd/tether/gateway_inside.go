@@ -22,6 +22,9 @@ func (f *gatewayFlags) run(ctx context.Context, stdout *os.File, stderr io.Write
 	if cfg.Console, err = f.door.config(); err != nil {
 		return err
 	}
+	if done, err := f.file.done(stdout); done || err != nil {
+		return err
+	}
 	if _, err := readCreds(f.bus.creds, roleGateway, stderr); err != nil {
 		return err
 	}

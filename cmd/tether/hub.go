@@ -55,9 +55,6 @@ func newHub(args []string, stdout *os.File) *cobra.Command {
 			if (flags.tlsCert == "") != (flags.tlsKey == "") {
 				return usageError{errors.New("--tls-cert and --tls-key must be given together")}
 			}
-			if done, err := flags.file.done(cmd); done || err != nil {
-				return err
-			}
 			return flags.run(cmd.Context(), stdout, cmd.ErrOrStderr())
 		},
 

@@ -30,6 +30,9 @@ func (f *hubFlags) run(ctx context.Context, stdout *os.File, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
+	if done, err := f.file.done(stdout); done || err != nil {
+		return err
+	}
 	ctx, stop := untilSignal(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	h, err := hub.Open(ctx, cfg)

@@ -79,7 +79,7 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 			if err != nil {
 				return err
 			}
-			if done, err := flags.file.done(cmd); done || err != nil {
+			if done, err := flags.file.done(stdout); done || err != nil {
 				return err
 			}
 			join, err := flags.join.prepare(cfg, listenCfg.URL, cmd.Flags(), cmd.ErrOrStderr())
