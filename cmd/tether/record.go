@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -160,7 +161,7 @@ func (r *recording) record(ctx context.Context, conn *connection, o *client.Obse
 	return nil
 }
 
-// mayWrite refuses a directory, and to replace a file without --force.
+// mayWrite refuses to replace a file without --force, and anything but a file or a link: with --force, root would replace /dev/null.
 func (r *recording) mayWrite() error {
 	info, err := os.Lstat(r.out)
 	switch {
@@ -168,6 +169,8 @@ func (r *recording) mayWrite() error {
 		return nil
 	case info.IsDir():
 		return fmt.Errorf("record to %s: is a directory", r.out)
+	case !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeSymlink:
+		return fmt.Errorf("record to %s: is not a regular file", r.out)
 	case !r.force:
 		return fmt.Errorf("record to %s: the file exists; --force replaces it", r.out)
 	}
