@@ -17,7 +17,8 @@ const Variable = "TETHER_CONFIG"
 const maxFile = 256 << 10
 
 // Find reads the configuration file: the one that $TETHER_CONFIG names, else tether/tether.toml in the user's directory of
-// configuration, else /etc/tether/tether.toml. It returns nil if there is none. A file that is named must exist.
+// configuration, else /etc/tether/tether.toml. It returns nil if there is none. A file that is named must exist, and so
+// must one that a symbolic link in such a place names.
 func Find() (*File, error) {
 	if path := os.Getenv(Variable); path != "" {
 		return Read(path)
@@ -26,6 +27,9 @@ func Find() (*File, error) {
 		f, err := Read(path)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return f, err
+		}
+		if _, missing := os.Lstat(path); missing == nil {
+			return nil, err // a link to a file that does not exist
 		}
 	}
 	return nil, nil

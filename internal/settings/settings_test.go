@@ -111,6 +111,15 @@ func TestFindPrefersTheNamedFile(t *testing.T) {
 	if f, err := Find(); f != nil && f.Path != "/etc/tether/tether.toml" || err != nil {
 		t.Errorf("no file: %v, %v", f, err)
 	}
+	if err := os.MkdirAll(filepath.Dir(own), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "missing"), own); err == nil {
+		if f, err := Find(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a link to a file that does not exist: %v, %v", f, err)
+		}
+		os.Remove(own)
+	}
 	write(t, own, "", 0o644)
 	if f, err := Find(); err != nil || f.Path != own {
 		t.Errorf("the user's file: %v, %v", f, err)
