@@ -1,12 +1,16 @@
 package settings
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/tetherexec/tether/internal/filelock"
 )
 
 // A HostsFile has the hosts that the user has allowed to commands for good: a pattern on each line. Empty lines and lines that begin with # do
@@ -40,8 +44,28 @@ func (f HostsFile) Read(check func(pattern string) error) (patterns []string, er
 	return patterns, nil
 }
 
-// Add adds a pattern, if it is not there yet. Several programs may do that at the same time.
+// addTime is how long Add waits for other programs that add patterns.
+const addTime = 10 * time.Second
+
+// Add adds a pattern, if it is not there yet. Several programs may do that at the same time. If it fails, the file is as before: the
+// beginning of a pattern would be another pattern, for more hosts or ports.
 func (f HostsFile) Add(pattern string) error {
+	if _, err := f.text(); err != nil { // it must not be written either
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
+		return fmt.Errorf("make the directory of the file of allowed hosts: %w", err)
+	}
+	file, err := os.OpenFile(f.Path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("write the file of allowed hosts: %w", err)
+	}
+	defer file.Close() // and with it the lock
+	ctx, cancel := context.WithTimeout(context.Background(), addTime)
+	defer cancel()
+	if err := filelock.Wait(ctx, int(file.Fd()), filelock.Exclusive); err != nil {
+		return fmt.Errorf("lock the file of allowed hosts: %w", err)
+	}
 	text, err := f.text()
 	if err != nil {
 		return err
@@ -52,15 +76,8 @@ func (f HostsFile) Add(pattern string) error {
 	} else if strings.Contains("\n"+known, "\n"+line) {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
-		return fmt.Errorf("make the directory of the file of allowed hosts: %w", err)
-	}
-	file, err := os.OpenFile(f.Path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err == nil {
-		_, err = file.WriteString(line)
-		err = errors.Join(err, file.Close())
-	}
-	if err != nil {
+	if _, err = file.WriteString(line); err != nil {
+		err = errors.Join(err, file.Truncate(int64(len(text))))
 		return fmt.Errorf("write the file of allowed hosts: %w", err)
 	}
 	return nil
