@@ -78,8 +78,8 @@ func (f *appServerFlags) define(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&f.listen.cfg.URL, "listen", "stdio://", "`URL` to listen on: stdio:// for one client on standard input and\noutput, ws://IP:PORT, wss://IP:PORT, unix://PATH, unix:// for a\nsocket in the Codex home directory, or systemd (or systemd:NAME) for\nthe socket of a socket unit")
-	fs.BoolVar(&f.stdio, "stdio", false, "the same as --listen stdio://")
-	group(fs, "Where to listen", "listen", "stdio")
+	fs.BoolVar(&f.stdio, flagStdio, false, "the same as --listen stdio://")
+	group(fs, "Where to listen", "listen", flagStdio)
 	f.listen.define(fs)
 	f.keeper.define(fs, "let a small process hold the listening socket, and start the server\nagain when it crashes (default with a listener)")
 	group(fs, "Crashes", "keeper", "no-keeper", "replace-frozen")
@@ -87,7 +87,7 @@ func (f *appServerFlags) define(cmd *cobra.Command) {
 	onlyOnce(fs)
 	f.file.define(fs)
 	f.keeper.file = &f.file
-	cmd.MarkFlagsMutuallyExclusive("listen", "stdio")
+	cmd.MarkFlagsMutuallyExclusive("listen", flagStdio)
 }
 
 // config turns the flags into the settings of a listener.

@@ -20,6 +20,7 @@ const (
 	flagConfigFile  = "config-file"
 	flagCheckConfig = "check-config"
 	flagServer      = "server"
+	flagStdio       = "stdio" // of the app-server: short for --listen stdio://
 )
 
 // configFlags say where the settings of a server are that are not on its command line.
@@ -129,10 +130,10 @@ func (f *configFlags) done(stdout io.Writer) (bool, error) {
 	return true, err
 }
 
-// configurable reports whether a flag may be in a file.
+// configurable reports whether a flag may be in a file. --stdio may not: it would win over a --listen of the command line.
 func configurable(name string) bool {
 	_, without := ignored[name]
-	return name != flagConfigFile && name != flagCheckConfig && name != "help" && (!without || name == "name")
+	return name != flagConfigFile && name != flagCheckConfig && name != flagStdio && name != "help" && (!without || name == "name")
 }
 
 func configurableNames(fs *pflag.FlagSet) (names []string) {
