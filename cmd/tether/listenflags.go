@@ -24,7 +24,7 @@ type consoleFlags struct {
 }
 
 func (f *consoleFlags) define(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.off, "no-console", false, "let no browser in: without it, /console is a page for people whom a\nclient lets in with `tether console`")
+	fs.BoolVar(&f.off, "no-console", false, "let no browser in: without it, /console is a page for people whom a\nclient lets in with \"tether console\"")
 	fs.BoolVar(&f.readOnly, "console-read-only", false, "browsers may only watch and search")
 	fs.StringArrayVar(&f.origins, "console-origin", nil, "`URL` under which browsers reach the console, if it is neither an address nor\nlocalhost: https://NAME[:PORT]. Can be repeated")
 	group(fs, "Console", "no-console", "console-read-only", "console-origin")
