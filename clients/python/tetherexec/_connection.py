@@ -133,7 +133,7 @@ class Connection:
             self._over(None)
         except ConnectionClosed as e:
             self._over(e)
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
+        except Exception as e:  # whatever it is: calls wait for the end of the connection
             self._over(ProtocolError(f"the server has sent a message that is not of the protocol: {e!r}"))
         except asyncio.CancelledError:
             self._over(None)
