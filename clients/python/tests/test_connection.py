@@ -6,6 +6,7 @@ import unittest
 from typing import Any
 
 import tetherexec
+from tetherexec import protocol
 from tetherexec._connection import Connection
 from tetherexec.errors import ConnectionLost
 
@@ -33,6 +34,44 @@ class Socket:
         pass
 
 
+class Server:
+    """A connection to a server that answers each request from a table; a request that is not there gets no answer."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.requests: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self.ended = asyncio.Event()
+
+    async def call(self, method: str, params: Any = None) -> Any:
+        self.requests.put_nowait((method, params))
+        answer = self.answers.get(method.rpartition("/")[2])
+        if answer is None:
+            await asyncio.Event().wait()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def next(self, method: str) -> Any:
+        """The parameters of the next request with this method."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                name, params = await self.requests.get()
+                if name == method:
+                    return params
+
+
+def client_of(server: Server, *features: str) -> tetherexec.Client:
+    client = tetherexec.Client("ws://127.0.0.1:1")
+    client._connection, client._features = server, frozenset(features)  # type: ignore[assignment]
+    return client
+
+
+async def forgotten(client: tetherexec.Client) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while client._processes:
+            await asyncio.sleep(0)
+
+
 class Connections(unittest.IsolatedAsyncioTestCase):
     async def ends_with(self, message: str, notified: Any = None) -> None:
         socket = Socket()
@@ -56,6 +95,44 @@ class Connections(unittest.IsolatedAsyncioTestCase):
             raise RuntimeError(method)
 
         await self.ends_with(json.dumps({"method": "process/output", "params": {}}), notified)
+
+
+class Commands(unittest.IsolatedAsyncioTestCase):
+    async def test_run_that_is_cancelled_ends_the_command(self) -> None:
+        server = Server(start={}, terminate={"running": True})
+        client = client_of(server)
+        running = asyncio.ensure_future(client.run(["sleep", "1000"]))
+        process_id = (await server.next(protocol.METHOD_PROCESS_START))["processId"]
+        while not client._processes[process_id]._reading:
+            await asyncio.sleep(0)
+        running.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await running
+        self.assertEqual((await server.next(protocol.METHOD_PROCESS_TERMINATE))["processId"], process_id)
+        self.assertEqual((client._processes, client._buffered), ({}, 0))
+
+    async def test_start_that_is_cancelled_and_then_refused_is_forgotten(self) -> None:
+        server = Server()
+        client = client_of(server)
+        answer: asyncio.Future = asyncio.get_running_loop().create_future()
+
+        async def call(method: str, params: Any = None) -> Any:
+            server.requests.put_nowait((method, params))
+            return await answer
+
+        server.call = call  # type: ignore[method-assign]
+        starting = asyncio.ensure_future(client.start(["true"]))
+        await server.next(protocol.METHOD_PROCESS_START)
+        starting.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await starting
+        answer.set_exception(tetherexec.ServerError(protocol.METHOD_PROCESS_START, -32600, "no such program"))
+        await forgotten(client)
+
+    async def test_run_with_input_needs_a_server_that_can_end_it(self) -> None:
+        with self.assertRaises(tetherexec.UnsupportedError):
+            async with asyncio.timeout(PATIENCE):
+                await client_of(Server(start={}, write={})).run(["sort"], input=b"b\na\n")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from .errors import (
     TakenOverError,
     TetherError,
     UnknownProcessError,
+    UnsupportedError,
 )
 from .files import Files
 from .process import Process
@@ -365,12 +366,19 @@ class Client:
         try:
             await asyncio.shield(starting)
         except asyncio.CancelledError:  # a command that starts nevertheless is ended
-            starting.add_done_callback(lambda t: t.cancelled() or t.exception() or self._give_up(process, TetherError("the start was cancelled"), known=True))
+            starting.add_done_callback(lambda t: self._start_was_cancelled(process, t))
             raise
         except BaseException:
             self._processes.pop(process.id, None)
             raise
         return process
+
+    def _start_was_cancelled(self, process: Process, starting: asyncio.Future) -> None:
+        if starting.cancelled() or starting.exception():
+            self._processes.pop(process.id, None)
+        else:
+            self._give_up(process, TetherError("the start was cancelled"), known=True)
+            process._drop()
 
     async def _start(self, process: Process, params: dict) -> None:
         try:
@@ -416,8 +424,20 @@ class Client:
             return
 
     async def run(self, argv: Sequence[str], *, input: bytes | None = None, **options: Any) -> tuple[bytes, bytes, Any]:
-        """Starts a command, writes input to it, and returns its output, its errors and its exit."""
+        """Starts a command, writes input to it, and returns its output, its errors and its exit. If it is cancelled, it ends the
+        command.
+        """
+        if input is not None and not self.has("closeStdin"):
+            raise UnsupportedError("the server cannot end the input of a command, which would wait for more")
         process = await self.start(argv, stdin=input is not None, **options)
+        try:
+            return await self._feed_and_read(process, input)
+        except BaseException:  # the program has no other way to end the command
+            self._give_up(process, TetherError("the run of the command was given up"), known=True)
+            process._drop()
+            raise
+
+    async def _feed_and_read(self, process: Process, input: bytes | None) -> tuple[bytes, bytes, Any]:
         if input is None:
             return await process.communicate()
 

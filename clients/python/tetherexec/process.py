@@ -192,6 +192,12 @@ class Process:
         self._changed.set()
         self._room.set()
 
+    def _drop(self) -> None:
+        """Forgets the output that no program will read."""
+        self._client._buffered -= self._bytes
+        self._bytes = 0
+        self._events.clear()
+
     # Events for the program.
 
     def __aiter__(self) -> "Process":
