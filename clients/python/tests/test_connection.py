@@ -135,5 +135,23 @@ class Commands(unittest.IsolatedAsyncioTestCase):
                 await client_of(Server(start={}, write={})).run(["sort"], input=b"b\na\n")
 
 
+class FilesOfAServer(unittest.IsolatedAsyncioTestCase):
+    async def test_reader_that_stops_while_the_connection_is_lost(self) -> None:
+        server = Server(getMetadata={"size": 2, "modifiedAtMs": 1}, open={}, readBlock={"chunk": "eHk=", "eof": False}, close=ConnectionLost("lost", sent=True))
+        blocks = client_of(server).files.blocks("/file")
+        self.assertEqual(await anext(blocks), b"xy")
+        await blocks.aclose()  # type: ignore[attr-defined]
+        await server.next(protocol.METHOD_FS_CLOSE)
+
+    async def test_write_that_is_cancelled_is_aborted(self) -> None:
+        server = Server(open={"maxBlock": 1 << 20}, abort={})
+        writing = asyncio.ensure_future(client_of(server, "upload").files.write("/file", b"x"))
+        upload = (await server.next(protocol.METHOD_UPLOAD_WRITE))["uploadId"]
+        writing.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await writing
+        self.assertEqual((await server.next(protocol.METHOD_UPLOAD_ABORT))["uploadId"], upload)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,13 +1,15 @@
 """The files of the executor."""
 
+import asyncio
 import base64
+import contextlib
 import hashlib
 import os
 from typing import TYPE_CHECKING, Any, AsyncIterator
 from urllib.parse import quote_from_bytes
 
 from . import protocol
-from .errors import ConnectionLost, FileChangedError
+from .errors import ConnectionLost, FileChangedError, TetherError
 
 if TYPE_CHECKING:
     from .client import Client
@@ -74,7 +76,8 @@ class Files:
                             return
                 finally:
                     if not connection.ended.is_set():
-                        await connection.call(protocol.METHOD_FS_CLOSE, {"handleId": handle})
+                        with contextlib.suppress(TetherError):  # handles end with their connection
+                            await connection.call(protocol.METHOD_FS_CLOSE, {"handleId": handle})
             except ConnectionLost:
                 continue  # the next connection goes on
 
@@ -96,10 +99,11 @@ class Files:
                 await self._client.call(protocol.METHOD_UPLOAD_WRITE, {"uploadId": upload, "offset": offset, "chunk": chunk})
             digest = hashlib.sha256(data).hexdigest()
             await self._client.call(protocol.METHOD_UPLOAD_COMMIT, {"uploadId": upload, "sha256": digest})
-        except ConnectionLost:
-            raise
-        except Exception:
-            await self._client.call(protocol.METHOD_UPLOAD_ABORT, {"uploadId": upload})
+        except BaseException as e:
+            aborting = asyncio.ensure_future(self._client.call(protocol.METHOD_UPLOAD_ABORT, {"uploadId": upload}))
+            aborting.add_done_callback(lambda t: t.cancelled() or t.exception())
+            if isinstance(e, Exception):  # a program that cancels does not wait
+                await asyncio.wait([aborting])
             raise
 
     async def make_directory(self, path: str) -> None:
