@@ -15,6 +15,7 @@ import {
   TakenOverError,
   TetherError,
   UnknownProcessError,
+  UnsupportedError,
 } from "./errors.js";
 import { Files } from "./files.js";
 import { Process, type Exit } from "./process.js";
@@ -351,7 +352,8 @@ export class Client {
    * server's own; without a policy commands inherit everything. Other options are members of StartParams.
    */
   async start(argv: string[], options: StartOptions = {}): Promise<Process> {
-    const { size, stdin, ...more } = options;
+    const { size, stdin, ...rest } = options;
+    const more = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined)) as typeof rest;
     const params: protocol.StartParams = {
       processId: this.newId(),
       argv,
@@ -431,6 +433,9 @@ export class Client {
   /** Starts a command, writes input to it, and returns its output, its errors and its exit. */
   async run(argv: string[], options: StartOptions & { input?: string | Uint8Array } = {}): Promise<{ stdout: Uint8Array; stderr: Uint8Array; exit: Exit }> {
     const { input, ...start } = options;
+    if (input !== undefined && !this.has("closeStdin")) {
+      throw new UnsupportedError("the server cannot end the input of a command, which would wait for more");
+    }
     const process = await this.start(argv, { ...start, stdin: input !== undefined });
     if (input !== undefined) {
       // A command may end before it has read all of its input.

@@ -6,8 +6,20 @@ import { test } from "node:test";
 import { decode, encode } from "./bytes.js";
 import { backOffMs, pause } from "./client.js";
 import type { Connection } from "./connection.js";
-import { serverError } from "./errors.js";
-import { Client, GapError, NotFoundError, Process, ServerError, SessionLostError, StdinClosedError, UnknownProcessError, pathURI, protocol } from "./index.js";
+import { ConnectionLost, serverError } from "./errors.js";
+import {
+  Client,
+  GapError,
+  NotFoundError,
+  Process,
+  ServerError,
+  SessionLostError,
+  StdinClosedError,
+  UnknownProcessError,
+  UnsupportedError,
+  pathURI,
+  protocol,
+} from "./index.js";
 import { maxBuffered } from "./process.js";
 
 const text = (s: string) => encode(new TextEncoder().encode(s));
@@ -163,4 +175,44 @@ test("base64 without Buffer, as in browsers", () => {
   } finally {
     globalThis.Buffer = buffer;
   }
+});
+
+test("options that are undefined count as absent", async () => {
+  const client = new Client("ws://127.0.0.1:1");
+  const requests: protocol.StartParams[] = [];
+  const connection = { call: async (_: string, params: protocol.StartParams) => (requests.push(params), {}) } as unknown as Connection;
+  client.through = (work) => work(connection);
+  const process = await client.start(["true"], { processId: undefined, cwd: undefined, env: undefined, tty: undefined, arg0: undefined });
+  const { processId, cwd, env, tty } = requests[0]!;
+  assert.deepEqual({ cwd, env, tty }, { cwd: "/", env: {}, tty: false });
+  assert.ok(processId);
+  assert.equal(process.id, processId);
+});
+
+test("run with input needs a server that can end it", async () => {
+  const client = new Client("ws://127.0.0.1:1");
+  client.through = () => assert.fail("a request was sent");
+  await assert.rejects(client.run(["sort"], { input: "b\na\n" }), UnsupportedError);
+});
+
+test("a reader of a file that stops while the connection is lost", async () => {
+  const client = new Client("ws://127.0.0.1:1");
+  const answers: Record<string, unknown> = {
+    [protocol.MethodFsGetMetadata]: { size: 4, modifiedAtMs: 1 },
+    [protocol.MethodFsOpen]: {},
+    [protocol.MethodFsReadBlock]: { chunk: text("xy"), eof: false },
+  };
+  let opened = 0;
+  const connection = {
+    async call(method: string) {
+      if (method === protocol.MethodFsOpen) opened++;
+      if (method === protocol.MethodFsClose) throw new ConnectionLost("lost", true);
+      return answers[method];
+    },
+  } as unknown as Connection;
+  client.ready = async () => connection;
+  const blocks = client.files.blocks("/file");
+  assert.equal((await blocks.next()).value?.length, 2);
+  assert.deepEqual(await blocks.return(undefined), { value: undefined, done: true });
+  assert.equal(opened, 1);
 });

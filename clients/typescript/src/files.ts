@@ -59,7 +59,8 @@ export class Files {
             if (answer.eof) return;
           }
         } finally {
-          if (!connection.cause) await connection.call(protocol.MethodFsClose, { handleId });
+          // Handles end with their connection.
+          if (!connection.cause) await connection.call(protocol.MethodFsClose, { handleId }).catch(() => {});
         }
       } catch (e) {
         if (!(e instanceof ConnectionLost)) throw e; // the next connection goes on
