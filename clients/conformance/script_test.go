@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
@@ -22,10 +23,13 @@ type stage struct {
 	dir    string // for files
 }
 
+// sessionTTL is how long a server keeps a session without a connection: longer than a scene of a busy machine cuts one.
+const sessionTTL = 10 * time.Minute
+
 // connected opens a session.
 func (s *stage) connected(more args) result {
 	s.t.Helper()
-	all := args{"url": s.cable.URL()}
+	all := args{"url": s.cable.URL(), "ttlMs": sessionTTL.Milliseconds()}
 	for name, value := range more {
 		all[name] = value
 	}
@@ -142,7 +146,7 @@ func streams(s *stage) {
 	s.wants(r, wire.StreamStderr, []byte("error\n"))
 }
 
-// outputThroughCuts cuts the connection before every tenth message with output.
+// outputThroughCuts cuts the connection around messages with output, and then around the messages by which the client recovers.
 func outputThroughCuts(s *stage) {
 	s.connected(nil)
 	s.cable.On(cable.FromServer, cable.Method(wire.NoteProcessOutput).Nth(5).Times(1), cable.SeverAfter)
