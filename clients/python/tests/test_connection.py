@@ -9,6 +9,7 @@ import tetherexec
 from tetherexec import protocol
 from tetherexec._connection import Connection
 from tetherexec.errors import ConnectionLost
+from tetherexec.files import BLOCK, FIRST_BLOCK, next_block
 
 PATIENCE = 30  # seconds; no test takes so long unless it hangs
 
@@ -151,6 +152,14 @@ class FilesOfAServer(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(asyncio.CancelledError):
             await writing
         self.assertEqual((await server.next(protocol.METHOD_UPLOAD_ABORT))["uploadId"], upload)
+
+    async def test_blocks_are_small_on_a_slow_link(self) -> None:
+        fast = slow = FIRST_BLOCK
+        for _ in range(10):
+            fast, slow = next_block(fast, 0.1), next_block(slow, 10)
+        self.assertEqual((fast, slow), (BLOCK, FIRST_BLOCK))
+        self.assertEqual(next_block(BLOCK, 10), BLOCK // 2)
+        self.assertEqual(next_block(BLOCK, 1), BLOCK)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import base64
 import contextlib
 import hashlib
 import os
+import time
 from typing import TYPE_CHECKING, Any, AsyncIterator
 from urllib.parse import quote_from_bytes
 
@@ -14,7 +15,8 @@ from .errors import ConnectionLost, FileChangedError, TetherError
 if TYPE_CHECKING:
     from .client import Client
 
-BLOCK = 1 << 20  # bytes of a file in an answer
+BLOCK = 1 << 20  # bytes of a file in a message, at most
+FIRST_BLOCK = 128 << 10
 
 
 def path_uri(path: str | bytes) -> str:
@@ -25,6 +27,15 @@ def path_uri(path: str | bytes) -> str:
     if not raw.startswith(b"/"):
         raise ValueError(f"{path!r} is not an absolute path")
     return "file:///" + quote_from_bytes(raw.lstrip(b"/"), safe="/!$&'()*+,:;=@~-._")
+
+
+def next_block(block: int, took: float) -> int:
+    """How large the next block is. On a slow link blocks stay small: behind a large one, the sign that the server is there comes so late
+    that the connection counts as lost, again and again.
+    """
+    if took < 0.5:
+        return min(2 * block, BLOCK)
+    return max(block // 2, FIRST_BLOCK) if took > 2 else block
 
 
 class Files:
@@ -53,7 +64,7 @@ class Files:
 
     async def blocks(self, path: str) -> AsyncIterator[bytes]:
         """The content of a file in blocks. After a lost connection it goes on where it was, if the file has not changed."""
-        offset, before = 0, None
+        offset, before, size = 0, None, FIRST_BLOCK
         while True:
             connection = await self._client._ready()
             handle = self._client.new_id()[-32:]
@@ -66,8 +77,10 @@ class Files:
                 await connection.call(protocol.METHOD_FS_OPEN, {"handleId": handle, "path": path_uri(path), "mode": "read"})
                 try:
                     while True:
-                        params = {"handleId": handle, "offset": offset, "len": BLOCK}
+                        params = {"handleId": handle, "offset": offset, "len": size}
+                        begun = time.monotonic()
                         answer = await connection.call(protocol.METHOD_FS_READ_BLOCK, params)
+                        size = next_block(size, time.monotonic() - begun)
                         block = base64.b64decode(answer["chunk"], validate=True)
                         offset += len(block)
                         if block:
@@ -92,11 +105,15 @@ class Files:
         if mode is not None:
             params["mode"] = mode
         opened = await self._client.call(protocol.METHOD_UPLOAD_OPEN, params)
-        block = min(opened["maxBlock"], BLOCK)
+        offset, size = 0, FIRST_BLOCK
         try:
-            for offset in range(0, len(data), block):
-                chunk = base64.b64encode(data[offset : offset + block]).decode()
-                await self._client.call(protocol.METHOD_UPLOAD_WRITE, {"uploadId": upload, "offset": offset, "chunk": chunk})
+            while offset < len(data):
+                block = data[offset : offset + min(size, opened["maxBlock"])]
+                params = {"uploadId": upload, "offset": offset, "chunk": base64.b64encode(block).decode()}
+                begun = time.monotonic()
+                await self._client.call(protocol.METHOD_UPLOAD_WRITE, params)
+                size = next_block(size, time.monotonic() - begun)
+                offset += len(block)
             digest = hashlib.sha256(data).hexdigest()
             await self._client.call(protocol.METHOD_UPLOAD_COMMIT, {"uploadId": upload, "sha256": digest})
         except BaseException as e:

@@ -7,6 +7,7 @@ import { decode, encode } from "./bytes.js";
 import { backOffMs, pause } from "./client.js";
 import type { Connection } from "./connection.js";
 import { ConnectionLost, serverError } from "./errors.js";
+import { nextBlock } from "./files.js";
 import {
   Client,
   GapError,
@@ -215,4 +216,12 @@ test("a reader of a file that stops while the connection is lost", async () => {
   assert.equal((await blocks.next()).value?.length, 2);
   assert.deepEqual(await blocks.return(undefined), { value: undefined, done: true });
   assert.equal(opened, 1);
+});
+
+test("blocks of files are small on a slow link", () => {
+  let [fast, slow] = [128 << 10, 128 << 10];
+  for (let i = 0; i < 10; i++) [fast, slow] = [nextBlock(fast, 100), nextBlock(slow, 10_000)];
+  assert.deepEqual([fast, slow], [1 << 20, 128 << 10]);
+  assert.equal(nextBlock(1 << 20, 10_000), 512 << 10);
+  assert.equal(nextBlock(1 << 20, 1000), 1 << 20);
 });

@@ -5,7 +5,17 @@ import type { Client } from "./client.js";
 import { ConnectionLost, FileChangedError } from "./errors.js";
 import * as protocol from "./protocol.js";
 
-const block = 1 << 20; // bytes of a file in a message
+const maxBlock = 1 << 20; // bytes of a file in a message, at most
+const firstBlock = 128 << 10;
+
+/**
+ * How large the next block is. On a slow link blocks stay small: behind a large one, the sign that the server is there comes so late
+ * that the connection counts as lost, again and again.
+ */
+export function nextBlock(block: number, tookMs: number): number {
+  if (tookMs < 500) return Math.min(2 * block, maxBlock);
+  return tookMs > 2000 ? Math.max(block / 2, firstBlock) : block;
+}
 
 /** pathURI is the URI of an absolute path of a POSIX system. */
 export function pathURI(path: string): string {
@@ -39,6 +49,7 @@ export class Files {
   async *blocks(path: string): AsyncGenerator<Uint8Array> {
     const uri = pathURI(path);
     let offset = 0;
+    let size = firstBlock;
     let before: protocol.MetadataResult | undefined;
     for (;;) {
       const connection = await this.client.ready();
@@ -52,7 +63,9 @@ export class Files {
         await connection.call(protocol.MethodFsOpen, { handleId, path: uri, mode: "read" });
         try {
           for (;;) {
-            const answer = (await connection.call(protocol.MethodFsReadBlock, { handleId, offset, len: block })) as protocol.ReadBlockResult;
+            const begun = performance.now();
+            const answer = (await connection.call(protocol.MethodFsReadBlock, { handleId, offset, len: size })) as protocol.ReadBlockResult;
+            size = nextBlock(size, performance.now() - begun);
             const data = decode(answer.chunk);
             offset += data.length;
             if (data.length > 0) yield data;
@@ -77,11 +90,15 @@ export class Files {
     }
     const uploadId = this.client.newId();
     const mode = options.mode === undefined ? {} : { mode: options.mode };
-    const { maxBlock } = await this.client.call("tether/upload/open", { uploadId, path: pathURI(path), size: data.length, ...mode });
-    const step = Math.min(maxBlock, block);
+    const opened = await this.client.call("tether/upload/open", { uploadId, path: pathURI(path), size: data.length, ...mode });
+    let size = firstBlock;
     try {
-      for (let offset = 0; offset < data.length; offset += step) {
-        await this.client.call("tether/upload/write", { uploadId, offset, chunk: encode(data.subarray(offset, offset + step)) });
+      for (let offset = 0; offset < data.length; ) {
+        const block = data.subarray(offset, offset + Math.min(size, opened.maxBlock));
+        const begun = performance.now();
+        await this.client.call("tether/upload/write", { uploadId, offset, chunk: encode(block) });
+        size = nextBlock(size, performance.now() - begun);
+        offset += block.length;
       }
       await this.client.call("tether/upload/commit", { uploadId, sha256: await sha256(data) });
     } catch (e) {
