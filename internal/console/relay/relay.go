@@ -56,13 +56,15 @@ func (r *Relay) Origin() string { return "http://" + r.l.Addr().String() }
 // Serve passes requests on until ctx ends. Then it closes the connections and the port, and returns nil.
 func (r *Relay) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var passing sync.WaitGroup // grows in the handler
-	defer passing.Wait()
+	var passing handlers
+	defer passing.end()
 	defer cancel()
 	proxy := r.proxy()
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			passing.Add(1)
+			if !passing.begin() {
+				return
+			}
 			defer passing.Done() // a WebSocket ends with either of its connections, or with ctx
 			if path := q.URL.EscapedPath(); !console.Owns(path) || path == console.PathCode {
 				w.WriteHeader(http.StatusNotFound)
@@ -108,6 +110,31 @@ func (r *Relay) proxy() *httputil.ReverseProxy {
 		},
 		ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 	}
+}
+
+// The handlers of requests. http.Server does not wait for those of connections that it closes.
+type handlers struct {
+	sync.WaitGroup
+	mu    sync.Mutex
+	ended bool
+}
+
+// begin counts one more handler, which calls Done. It returns false after end.
+func (h *handlers) begin() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.ended {
+		h.Add(1)
+	}
+	return !h.ended
+}
+
+// end lets no handler begin any more, and waits for the others.
+func (h *handlers) end() {
+	h.mu.Lock()
+	h.ended = true
+	h.mu.Unlock()
+	h.Wait()
 }
 
 // A limited listener has maxConnections at most. One more has to wait.
