@@ -97,6 +97,20 @@ class Connections(unittest.IsolatedAsyncioTestCase):
 
         await self.ends_with(json.dumps({"method": "process/output", "params": {}}), notified)
 
+    async def test_call_whose_answer_is_lost(self) -> None:
+        lost = [ConnectionLost("lost", True)]
+
+        class Losing(Server):
+            async def call(self, method: str, params: Any = None) -> Any:
+                if lost:
+                    raise lost.pop()
+                return {}
+
+        with self.assertRaises(tetherexec.AmbiguousError):
+            await client_of(Losing()).call(protocol.METHOD_SESSION_END, {"sessionId": None})
+        lost.append(ConnectionLost("lost", True))
+        self.assertEqual(await client_of(Losing()).call("environment/status", repeat=True), {})
+
 
 class Commands(unittest.IsolatedAsyncioTestCase):
     async def test_run_that_is_cancelled_ends_the_command(self) -> None:

@@ -227,7 +227,7 @@ class Client:
         self._processes.pop(process.id, None)
         process._fail(error)
         if known:
-            task = asyncio.ensure_future(self.call(protocol.METHOD_PROCESS_TERMINATE, {"processId": process.id}))
+            task = asyncio.ensure_future(self.call(protocol.METHOD_PROCESS_TERMINATE, {"processId": process.id}, repeat=True))
             task.add_done_callback(lambda t: t.cancelled() or t.exception())
 
     def _fail(self, error: TetherError) -> None:
@@ -244,7 +244,7 @@ class Client:
         if self._failure is None and end_session and self.has("endSession"):
             try:
                 async with asyncio.timeout(INITIALIZE_TIMEOUT):
-                    await self.call(protocol.METHOD_SESSION_END, {"sessionId": None}, repeat=False)
+                    await self.call(protocol.METHOD_SESSION_END, {"sessionId": None})
             except (TetherError, TimeoutError):
                 pass
         if self._keeper is not None:
@@ -270,7 +270,7 @@ class Client:
                 continue
             await self._changed.wait()
 
-    async def through(self, do: Callable[[Connection], Awaitable[Any]], repeat: bool = True) -> Any:
+    async def through(self, do: Callable[[Connection], Awaitable[Any]], repeat: bool) -> Any:
         """Calls do with the connection, and again with the next one if it is lost meanwhile. Without repeat, that is done only if
         the request surely was not carried out; otherwise the error is AmbiguousError.
         """
@@ -282,8 +282,10 @@ class Client:
                 if e.sent and not repeat:
                     raise AmbiguousError(f"it is not known whether the request was carried out: {e}") from e
 
-    async def call(self, method: str, params: Any = None, repeat: bool = True) -> Any:
-        """Sends a request and returns its result. repeat says that it has the same effect once or twice."""
+    async def call(self, method: str, params: Any = None, repeat: bool = False) -> Any:
+        """Sends a request and returns its result. repeat says that it has the same effect once or twice: if the answer is lost, it is
+        sent again, and the error is AmbiguousError otherwise.
+        """
         return await self.through(lambda connection: connection.call(method, params), repeat)
 
     async def _notified(self, method: str, params: Any) -> None:
@@ -384,7 +386,7 @@ class Client:
         try:
             await self.through(lambda connection: self._start_on(connection, process, params), repeat=False)
         except AmbiguousError:
-            await self.through(lambda connection: self._start_again(connection, process, params))
+            await self.through(lambda connection: self._start_again(connection, process, params), repeat=True)
 
     async def _start_on(self, connection: Connection, process: Process, params: dict) -> None:
         result = await connection.call(protocol.METHOD_PROCESS_START, params)

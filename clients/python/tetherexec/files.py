@@ -49,11 +49,11 @@ class Files:
         params: dict[str, Any] = {"path": path_uri(path)}
         if mode:
             params["tetherMode"] = True
-        return await self._client.call(protocol.METHOD_FS_GET_METADATA, params)
+        return await self._client.call(protocol.METHOD_FS_GET_METADATA, params, repeat=True)
 
     async def list(self, path: str) -> list[protocol.DirectoryEntry]:
         """The names in a directory."""
-        return (await self._client.call(protocol.METHOD_FS_READ_DIRECTORY, {"path": path_uri(path)}))["entries"]
+        return (await self._client.call(protocol.METHOD_FS_READ_DIRECTORY, {"path": path_uri(path)}, repeat=True))["entries"]
 
     async def read(self, path: str) -> bytes:
         """The content of a file."""
@@ -98,26 +98,26 @@ class Files:
         """Replaces the content of a file, or creates it, all or nothing. mode are the permissions of a new file."""
         if not self._client.has("upload"):
             params = {"path": path_uri(path), "dataBase64": base64.b64encode(data).decode()}
-            await self._client.call(protocol.METHOD_FS_WRITE_FILE, params, repeat=False)
+            await self._client.call(protocol.METHOD_FS_WRITE_FILE, params)
             return
         upload = self._client.new_id()
         params = {"uploadId": upload, "path": path_uri(path), "size": len(data)}
         if mode is not None:
             params["mode"] = mode
-        opened = await self._client.call(protocol.METHOD_UPLOAD_OPEN, params)
+        opened = await self._client.call(protocol.METHOD_UPLOAD_OPEN, params, repeat=True)
         offset, size = 0, FIRST_BLOCK
         try:
             while offset < len(data):
                 block = data[offset : offset + min(size, opened["maxBlock"])]
                 params = {"uploadId": upload, "offset": offset, "chunk": base64.b64encode(block).decode()}
                 begun = time.monotonic()
-                await self._client.call(protocol.METHOD_UPLOAD_WRITE, params)
+                await self._client.call(protocol.METHOD_UPLOAD_WRITE, params, repeat=True)
                 size = next_block(size, time.monotonic() - begun)
                 offset += len(block)
             digest = hashlib.sha256(data).hexdigest()
-            await self._client.call(protocol.METHOD_UPLOAD_COMMIT, {"uploadId": upload, "sha256": digest})
+            await self._client.call(protocol.METHOD_UPLOAD_COMMIT, {"uploadId": upload, "sha256": digest}, repeat=True)
         except BaseException as e:
-            aborting = asyncio.ensure_future(self._client.call(protocol.METHOD_UPLOAD_ABORT, {"uploadId": upload}))
+            aborting = asyncio.ensure_future(self._client.call(protocol.METHOD_UPLOAD_ABORT, {"uploadId": upload}, repeat=True))
             aborting.add_done_callback(lambda t: t.cancelled() or t.exception())
             if isinstance(e, Exception):  # a program that cancels does not wait
                 await asyncio.wait([aborting])
@@ -125,9 +125,9 @@ class Files:
 
     async def make_directory(self, path: str) -> None:
         """Creates a directory, and those above it that are missing."""
-        await self._client.call(protocol.METHOD_FS_CREATE_DIRECTORY, {"path": path_uri(path), "recursive": True})
+        await self._client.call(protocol.METHOD_FS_CREATE_DIRECTORY, {"path": path_uri(path), "recursive": True}, repeat=True)
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         """Removes a file, or with recursive a directory with all that is in it."""
         params = {"path": path_uri(path), "recursive": recursive, "force": False}
-        await self._client.call(protocol.METHOD_FS_REMOVE, params, repeat=False)
+        await self._client.call(protocol.METHOD_FS_REMOVE, params)

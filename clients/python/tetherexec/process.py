@@ -235,7 +235,7 @@ class Process:
     async def _fetch(self) -> None:
         """Asks the server for events that had no room here, or did not come."""
         try:
-            await self._client.through(self._catch_up)
+            await self._client.through(self._catch_up, repeat=True)
         except UnknownProcessError:  # the server has removed it
             if self._highest > self._tail:
                 self._append(Gap(self._tail + 1, self._highest))
@@ -301,7 +301,7 @@ class Process:
                     "chunk": base64.b64encode(data[at : at + MAX_WRITE]).decode(),
                     "writeId": self._client.new_id(),
                 }
-                result = await self._client.call(protocol.METHOD_PROCESS_WRITE, params)
+                result = await self._client.call(protocol.METHOD_PROCESS_WRITE, params, repeat=True)
                 status = result.get("status", protocol.WRITE_ACCEPTED)
                 if status == protocol.WRITE_STDIN_CLOSED:
                     raise StdinClosedError(f"process {self.id} takes no more input")
@@ -318,7 +318,7 @@ class Process:
         if not self._client.has("signal"):
             if name.upper().removeprefix("SIG") != "INT":
                 raise UnsupportedError("the server knows only the signal SIGINT")
-            await self._client.call(protocol.METHOD_PROCESS_SIGNAL, {"processId": self.id, "signal": "interrupt"}, repeat=False)
+            await self._client.call(protocol.METHOD_PROCESS_SIGNAL, {"processId": self.id, "signal": "interrupt"})
             return
         await self._once(protocol.METHOD_PROCESS_SIGNAL_ANY, "signal", {"processId": self.id, "signal": name})
 
@@ -335,9 +335,9 @@ class Process:
         """Changes the size of the terminal."""
         if not self._client.has("resize"):
             raise UnsupportedError("the server cannot change the size of a terminal")
-        await self._client.call(protocol.METHOD_PROCESS_RESIZE, {"processId": self.id, "rows": rows, "cols": cols})
+        await self._client.call(protocol.METHOD_PROCESS_RESIZE, {"processId": self.id, "rows": rows, "cols": cols}, repeat=True)
 
     async def terminate(self) -> bool:
         """Ends the process and all that it started. Returns whether it was still running."""
-        result = await self._client.call(protocol.METHOD_PROCESS_TERMINATE, {"processId": self.id})
+        result = await self._client.call(protocol.METHOD_PROCESS_TERMINATE, {"processId": self.id}, repeat=True)
         return bool(result["running"])

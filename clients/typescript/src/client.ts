@@ -240,7 +240,7 @@ export class Client {
   private giveUp(process: Process, e: TetherError, known: boolean): void {
     this.processes.delete(process.id);
     process.fail(e);
-    if (known) this.call("process/terminate", { processId: process.id }).catch(() => {});
+    if (known) this.call("process/terminate", { processId: process.id }, true).catch(() => {});
   }
 
   private fail(e: TetherError): void {
@@ -256,7 +256,7 @@ export class Client {
    */
   async close(options: { keepSession?: boolean } = {}): Promise<void> {
     if (!this.failure && !options.keepSession && this.has("endSession")) {
-      const ending = this.call("tether/session/end", { sessionId: null }, false);
+      const ending = this.call("tether/session/end", { sessionId: null });
       await within(initializeTimeoutMs, ending, () => new TetherError("late")).catch(() => {});
     }
     this.fail(new ClosedError());
@@ -283,7 +283,7 @@ export class Client {
    * Calls work with the connection, and again with the next one if it is lost meanwhile. Without repeat, that is done only if the
    * request surely was not carried out; otherwise the error is AmbiguousError.
    */
-  async through<T>(work: (connection: Connection) => Promise<T>, repeat = true): Promise<T> {
+  async through<T>(work: (connection: Connection) => Promise<T>, repeat: boolean): Promise<T> {
     for (;;) {
       const connection = await this.ready();
       try {
@@ -295,11 +295,14 @@ export class Client {
     }
   }
 
-  /** Sends a request and returns its result. repeat says that it has the same effect once or twice. */
+  /**
+   * Sends a request and returns its result. repeat says that it has the same effect once or twice: if the answer is lost, it is sent
+   * again, and the error is AmbiguousError otherwise.
+   */
   call<M extends keyof protocol.ExecRequests>(
     method: M,
     params: protocol.ExecRequests[M]["params"],
-    repeat = true,
+    repeat = false,
   ): Promise<protocol.ExecRequests[M]["result"]> {
     return this.through((connection) => connection.call(method, params) as Promise<protocol.ExecRequests[M]["result"]>, repeat);
   }
@@ -382,7 +385,7 @@ export class Client {
       await this.through((connection) => this.startOn(connection, process, params), false);
     } catch (e) {
       if (!(e instanceof AmbiguousError)) throw e;
-      await this.through((connection) => this.startAgain(connection, process, params));
+      await this.through((connection) => this.startAgain(connection, process, params), true);
     }
   }
 

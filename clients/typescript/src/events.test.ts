@@ -9,6 +9,7 @@ import type { Connection } from "./connection.js";
 import { ConnectionLost, serverError } from "./errors.js";
 import { nextBlock } from "./files.js";
 import {
+  AmbiguousError,
   Client,
   GapError,
   NotFoundError,
@@ -188,6 +189,22 @@ test("options that are undefined count as absent", async () => {
   assert.deepEqual({ cwd, env, tty }, { cwd: "/", env: {}, tty: false });
   assert.ok(processId);
   assert.equal(process.id, processId);
+});
+
+test("a call whose answer is lost is sent again only if it may be", async () => {
+  const client = new Client("ws://127.0.0.1:1");
+  let sent = 0;
+  const connection = {
+    async call() {
+      if (++sent === 1) throw new ConnectionLost("lost", true);
+      return { ok: true };
+    },
+  } as unknown as Connection;
+  client.ready = async () => connection;
+  await assert.rejects(client.call("tether/session/end", { sessionId: null }), AmbiguousError);
+  sent = 0;
+  assert.deepEqual(await client.call("environment/status", {}, true), { ok: true });
+  assert.equal(sent, 2);
 });
 
 test("run with input needs a server that can end it", async () => {

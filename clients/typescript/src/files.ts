@@ -30,12 +30,12 @@ export class Files {
 
   /** The kind, the size and the times of a file. With mode, also the permissions. */
   stat(path: string, options: { mode?: boolean } = {}): Promise<protocol.MetadataResult> {
-    return this.client.call("fs/getMetadata", { path: pathURI(path), ...(options.mode ? { tetherMode: true } : {}) });
+    return this.client.call("fs/getMetadata", { path: pathURI(path), ...(options.mode ? { tetherMode: true } : {}) }, true);
   }
 
   /** The names in a directory. */
   async list(path: string): Promise<protocol.DirectoryEntry[]> {
-    return (await this.client.call("fs/readDirectory", { path: pathURI(path) })).entries;
+    return (await this.client.call("fs/readDirectory", { path: pathURI(path) }, true)).entries;
   }
 
   /** The content of a file. */
@@ -85,35 +85,35 @@ export class Files {
   async write(path: string, content: string | Uint8Array, options: { mode?: number } = {}): Promise<void> {
     const data = bytesOf(content);
     if (!this.client.has("upload")) {
-      await this.client.call("fs/writeFile", { path: pathURI(path), dataBase64: encode(data) }, false);
+      await this.client.call("fs/writeFile", { path: pathURI(path), dataBase64: encode(data) });
       return;
     }
     const uploadId = this.client.newId();
     const mode = options.mode === undefined ? {} : { mode: options.mode };
-    const opened = await this.client.call("tether/upload/open", { uploadId, path: pathURI(path), size: data.length, ...mode });
+    const opened = await this.client.call("tether/upload/open", { uploadId, path: pathURI(path), size: data.length, ...mode }, true);
     let size = firstBlock;
     try {
       for (let offset = 0; offset < data.length; ) {
         const block = data.subarray(offset, offset + Math.min(size, opened.maxBlock));
         const begun = performance.now();
-        await this.client.call("tether/upload/write", { uploadId, offset, chunk: encode(block) });
+        await this.client.call("tether/upload/write", { uploadId, offset, chunk: encode(block) }, true);
         size = nextBlock(size, performance.now() - begun);
         offset += block.length;
       }
-      await this.client.call("tether/upload/commit", { uploadId, sha256: await sha256(data) });
+      await this.client.call("tether/upload/commit", { uploadId, sha256: await sha256(data) }, true);
     } catch (e) {
-      await this.client.call("tether/upload/abort", { uploadId }).catch(() => {});
+      await this.client.call("tether/upload/abort", { uploadId }, true).catch(() => {});
       throw e;
     }
   }
 
   /** Creates a directory, and those above it that are missing. */
   async makeDirectory(path: string): Promise<void> {
-    await this.client.call("fs/createDirectory", { path: pathURI(path), recursive: true });
+    await this.client.call("fs/createDirectory", { path: pathURI(path), recursive: true }, true);
   }
 
   /** Removes a file, or with recursive a directory with all that is in it. */
   async remove(path: string, options: { recursive?: boolean } = {}): Promise<void> {
-    await this.client.call("fs/remove", { path: pathURI(path), recursive: options.recursive ?? false, force: false }, false);
+    await this.client.call("fs/remove", { path: pathURI(path), recursive: options.recursive ?? false, force: false });
   }
 }

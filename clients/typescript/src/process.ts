@@ -245,7 +245,7 @@ export class Process implements AsyncIterable<Event> {
   /** Asks the server for events that had no room here, or did not come. */
   private async fetch(): Promise<void> {
     try {
-      await this.client.through((connection) => this.catchUp(connection));
+      await this.client.through((connection) => this.catchUp(connection), true);
     } catch (e) {
       if (!(e instanceof UnknownProcessError)) throw e;
       if (this.highest > this.tail) this.append({ kind: "gap", first: this.tail + 1, seq: this.highest }); // the server has removed it
@@ -318,11 +318,8 @@ export class Process implements AsyncIterable<Event> {
     const bytes = bytesOf(data);
     return this.inOrder(async () => {
       for (let at = 0; at < bytes.length; at += maxWrite) {
-        const { status } = await this.client.call("process/write", {
-          processId: this.id,
-          chunk: encode(bytes.subarray(at, at + maxWrite)),
-          writeId: this.client.newId(),
-        });
+        const chunk = encode(bytes.subarray(at, at + maxWrite));
+        const { status } = await this.client.call("process/write", { processId: this.id, chunk, writeId: this.client.newId() }, true);
         if (status === protocol.WriteStdinClosed) throw new StdinClosedError(`process ${this.id} takes no more input`);
         if (status !== protocol.WriteAccepted) {
           throw new ServerError(protocol.MethodProcessWrite, protocol.CodeInvalidRequest, `input was not accepted: ${status}`);
@@ -343,7 +340,7 @@ export class Process implements AsyncIterable<Event> {
   async signal(name: protocol.SignalAny = "SIGINT"): Promise<void> {
     if (!this.client.has("signal")) {
       if (name !== "SIGINT") throw new UnsupportedError("the server knows only the signal SIGINT");
-      await this.client.call("process/signal", { processId: this.id, signal: "interrupt" }, false);
+      await this.client.call("process/signal", { processId: this.id, signal: "interrupt" });
       return;
     }
     await this.client.call("tether/process/signal", { processId: this.id, signal: name, ...this.onceId() }, this.client.has("once"));
@@ -361,11 +358,11 @@ export class Process implements AsyncIterable<Event> {
   /** Changes the size of the terminal. */
   async resize(rows: number, cols: number): Promise<void> {
     this.need("resize");
-    await this.client.call("tether/process/resize", { processId: this.id, rows, cols });
+    await this.client.call("tether/process/resize", { processId: this.id, rows, cols }, true);
   }
 
   /** Ends the process and all that it started. Returns whether it was still running. */
   async terminate(): Promise<boolean> {
-    return (await this.client.call("process/terminate", { processId: this.id })).running;
+    return (await this.client.call("process/terminate", { processId: this.id }, true)).running;
   }
 }
