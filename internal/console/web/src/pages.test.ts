@@ -70,3 +70,20 @@ test("new output moves the beginning, at lines", () => {
   assert.match(textOf(pages.pieces), /^line \d+\n/);
   assert.ok(textOf(pages.pieces).endsWith("line 999\n"));
 });
+
+test("going back within a large event and forward again passes each byte", () => {
+  const log = logOf(400, 400);
+  const pages = new Pages(80, 200);
+  pages.append(log);
+  let guard = 0;
+  while (pages.first!.offset > 0) {
+    assert.ok(guard++ < 20);
+    pages.prepend(log);
+  }
+  let seen = textOf(pages.pieces);
+  for (guard = 0; guard < 20; guard++) {
+    const after = pages.readAfter!;
+    seen += textOf(pages.appendSome(log.filter((e) => e.seq > after)));
+  }
+  assert.equal(seen, decoder.decode(log[0]!.bytes));
+});

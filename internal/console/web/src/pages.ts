@@ -104,6 +104,7 @@ export class Pages {
       const isCut = first && event.seq === first.seq;
       let piece = this.piece(isCut ? { ...event, bytes: event.bytes.subarray(0, first.offset) } : event, 0);
       if (piece.bytes.length === 0) continue;
+      if (isCut) piece.rest = true;
       if (lines + piece.lines > room) {
         if (added.length > 0) break;
         piece = this.tail(piece, room);
