@@ -189,7 +189,7 @@ export class View {
     const generation = this.generation;
     const mine = () => generation === this.generation;
     const sink: Sink = {
-      events: (events) => mine() && void this.put(this.pages.append(events)),
+      events: (events) => mine() && this.append(events),
       skip: (_, lost) => mine() && this.skip(lost),
       mode: (mode) => mine() && this.change({ mode }),
       failed: (message) => mine() && this.change({ mode: "failed", message }),
@@ -197,6 +197,14 @@ export class View {
     };
     this.follower = new Follower(this.call, this.target, afterSeq, sink);
     void this.follower.attach();
+  }
+
+  /** Adds the newest output. What the terminal gives up at its beginning is to be fetched again when the person scrolls there. */
+  private append(events: readonly Event[]): void {
+    const before = this.pages.first;
+    const added = this.pages.append(events);
+    if (this.state.complete && this.pages.first !== (before ?? added[0])) this.change({ complete: false });
+    void this.put(added);
   }
 
   /** What follows does not continue what the terminal has. */

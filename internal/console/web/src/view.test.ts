@@ -1,0 +1,109 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { encodeBase64 } from "./base64.ts";
+import { maxLines } from "./pages.ts";
+import type { LogEvent } from "./protocol.ts";
+import type { Screen } from "./screen.ts";
+import { View } from "./view.ts";
+
+/** A terminal that keeps what is written. */
+class FakeScreen {
+  text = "";
+  backlog = 0;
+  live = false;
+  onScroll: () => void = () => {};
+  atTop = true;
+  atBottom = true;
+  written: { text: string; live: boolean }[] = [];
+  readonly terminal = {
+    cols: 80,
+    options: {},
+    buffer: { active: { type: "normal", baseY: 0, viewportY: 0 } },
+    scrollToBottom() {},
+    scrollToTop() {},
+    scrollToLine() {},
+  };
+
+  async write(text: string, parsed?: () => void): Promise<void> {
+    this.written.push({ text, live: this.live });
+    this.text += text;
+    parsed?.();
+  }
+
+  clear(): void {
+    this.text = "";
+    this.written = [];
+  }
+
+  mark(): { line: number; dispose(): void } {
+    return { line: 0, dispose() {} };
+  }
+
+  center(): void {}
+}
+
+/** A server with one log. */
+class Server {
+  log: LogEvent[] = [];
+  observed = 0;
+
+  append(text: string, stream = "stdout", kind?: string): LogEvent {
+    const event = { seq: this.log.length + 1, timeMs: 1, kind, stream, chunk: encodeBase64(new TextEncoder().encode(text)) };
+    this.log.push(event);
+    return event;
+  }
+
+  call = async <R>(method: string, params: any): Promise<R> => {
+    if (method === "tether/process/observe") return { observeId: ++this.observed } as R;
+    if (method !== "tether/process/read") return {} as R;
+    const bytes = (e: LogEvent) => (e.chunk ?? "").length;
+    const events: LogEvent[] = [];
+    let room = params.maxBytes as number;
+    const before = this.log.filter((e) => params.beforeSeq !== undefined ? e.seq < params.beforeSeq : e.seq > params.afterSeq);
+    if (params.beforeSeq !== undefined) before.reverse();
+    for (const event of before) {
+      if (events.length > 0 && room < bytes(event)) break;
+      room -= bytes(event);
+      events.push(event);
+    }
+    if (params.beforeSeq !== undefined) events.reverse();
+    return { events, firstSeq: 1, nextSeq: this.log.length + 1 } as R;
+  };
+
+  /** Sends an event to a view that observes. */
+  push(view: View, event: LogEvent): void {
+    view.note("tether/process/output", { ...event, observeId: this.observed });
+  }
+}
+
+const settled = () => new Promise((resolve) => setTimeout(resolve));
+
+function viewOf(server: Server, tty: boolean, shown?: "stdout" | "stderr"): { view: View; screen: FakeScreen } {
+  const screen = new FakeScreen();
+  const view = new View(server.call, { sessionId: "s", processId: "p" }, tty, screen as unknown as Screen, shown);
+  return { view, screen };
+}
+
+/** Prints numbered lines to a view that follows, and slowly enough for all of them to be observed. */
+async function print(server: Server, view: View, lines: number): Promise<void> {
+  for (let i = 0; i < lines; i += 1000) {
+    server.push(view, server.append(Array.from({ length: 1000 }, (_, n) => `${i + n}\n`).join("")));
+    await settled();
+  }
+}
+
+test("the first byte is reached after more output than the terminal keeps", async () => {
+  const server = new Server();
+  const { view, screen } = viewOf(server, false);
+  await view.follow();
+  await settled();
+  assert.equal(view.state.mode, "observing");
+  assert.equal(view.state.complete, true);
+  await print(server, view, 5000);
+  assert.equal(view.state.complete, true, "all of the output is in the terminal");
+  await print(server, view, maxLines);
+  assert.equal(view.state.mode, "observing");
+  assert.equal(view.state.complete, false, "the terminal has lost its beginning");
+  for (let i = 0; i < 10 && !view.state.complete; i++) await view.older();
+  assert.ok(screen.text.startsWith("0\n1\n2\n"));
+});
