@@ -107,3 +107,25 @@ test("the first byte is reached after more output than the terminal keeps", asyn
   for (let i = 0; i < 10 && !view.state.complete; i++) await view.older();
   assert.ok(screen.text.startsWith("0\n1\n2\n"));
 });
+
+test("only output that was not shown before may be answered by the terminal", async () => {
+  const server = new Server();
+  for (let i = 0; i < 30; i++) server.append(`old ${i}\n`.repeat(2000), "pty");
+  const { view, screen } = viewOf(server, true);
+  await view.follow();
+  await settled();
+  assert.equal(screen.live, true);
+  assert.ok(screen.written.every(({ live }) => !live));
+  // Back, until the view has given up the newest output, and forward again.
+  for (let i = 0; i < 20 && view.state.mode !== "history"; i++) await view.older();
+  assert.equal(view.state.mode, "history");
+  screen.written = [];
+  for (let i = 0; i < 50 && view.state.mode === "history"; i++) {
+    await view.newer();
+    await settled();
+  }
+  assert.equal(view.state.mode, "observing");
+  assert.ok(screen.written.length > 0 && screen.written.every(({ live }) => !live), "old output is taken for new output");
+  server.push(view, server.append("new", "pty"));
+  assert.deepEqual(screen.written.at(-1), { text: "new", live: true });
+});

@@ -59,7 +59,7 @@ export class View {
     const events = page.events.map((e) => readEvent(e));
     const { added } = this.pages.prepend(events);
     this.restart();
-    await this.put(added, () => (this.screen.live = true));
+    await this.put(added);
     if (generation !== this.generation) return;
     this.screen.terminal.scrollToBottom();
     this.reach(page);
@@ -148,7 +148,7 @@ export class View {
       let marker: IMarker | undefined;
       this.restart();
       void this.put(added, () => (marker = this.screen.mark()));
-      await this.put(pieces.slice(added.length), () => (this.screen.live = true));
+      await this.put(pieces.slice(added.length), () => (this.screen.live = this.follower !== undefined));
       if (generation !== this.generation) return;
       if (marker && marker.line >= 0) this.screen.terminal.scrollToLine(marker.line + top);
       marker?.dispose();
@@ -196,6 +196,7 @@ export class View {
       backlog: () => this.screen.backlog,
     };
     this.follower = new Follower(this.call, this.target, afterSeq, sink);
+    void this.screen.write("", () => mine() && (this.screen.live = this.follower !== undefined)); // behind the old output
     void this.follower.attach();
   }
 
@@ -219,6 +220,7 @@ export class View {
   private pause(): void {
     this.follower?.stop();
     this.follower = undefined;
+    this.screen.live = false;
     this.change({ mode: "history" });
   }
 
