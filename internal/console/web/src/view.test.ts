@@ -46,6 +46,13 @@ class FakeScreen {
 class Server {
   log: LogEvent[] = [];
   observed = 0;
+  held: { method: string; go: () => void }[] | undefined; // requests that wait until release
+
+  /** Lets the requests of a method that wait go on. */
+  async release(method: string): Promise<void> {
+    for (const request of this.held ?? []) if (request.method === method) request.go();
+    await settled();
+  }
 
   append(text: string, stream = "stdout", kind?: string): LogEvent {
     const event = { seq: this.log.length + 1, timeMs: 1, kind, stream, chunk: encodeBase64(new TextEncoder().encode(text)) };
@@ -54,6 +61,7 @@ class Server {
   }
 
   call = async <R>(method: string, params: any): Promise<R> => {
+    await new Promise<void>((go) => (this.held ? this.held.push({ method, go }) : go()));
     if (method === "tether/process/observe") return { observeId: ++this.observed } as R;
     if (method !== "tether/process/read") return {} as R;
     const bytes = (e: LogEvent) => (e.chunk ?? "").length;
@@ -128,4 +136,21 @@ test("only output that was not shown before may be answered by the terminal", as
   assert.ok(screen.written.length > 0 && screen.written.every(({ live }) => !live), "old output is taken for new output");
   server.push(view, server.append("new", "pty"));
   assert.deepEqual(screen.written.at(-1), { text: "new", live: true });
+});
+
+test("scrolling while the observation begins shows nothing twice", async () => {
+  const server = new Server();
+  server.append("a\n");
+  const { view, screen } = viewOf(server, false);
+  server.held = [];
+  void view.first(); // all of the log, so the view goes on with an observation
+  await server.release("tether/process/read");
+  void view.newer(); // a scroll event before the observation is answered
+  await server.release("tether/process/observe");
+  server.push(view, server.append("b\n"));
+  server.push(view, server.append("c\n"));
+  await server.release("tether/process/read");
+  await server.release("tether/process/observe");
+  assert.equal(screen.text, "a\nb\nc\n");
+  assert.equal(server.observed, 1);
 });

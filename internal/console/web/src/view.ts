@@ -163,7 +163,7 @@ export class View {
   /** Newer output, when the person has scrolled to the end of what the terminal has. */
   async newer(): Promise<void> {
     const last = this.pages.readAfter;
-    if (this.busy || last === undefined || this.state.mode !== "history") return;
+    if (this.busy || this.follower || last === undefined || this.state.mode !== "history") return;
     const generation = this.generation;
     this.setBusy(true);
     try {
