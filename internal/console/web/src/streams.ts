@@ -16,10 +16,15 @@ export class Streams {
 
   constructor(public shown: Shown = "all") {}
 
+  /** Whether output of a stream is shown. */
+  shows(stream: string): boolean {
+    return this.shown === "all" || stream === "pty" || stream === this.shown;
+  }
+
   /** The text of a piece; bytes that are not UTF-8 become U+FFFD, and a character that a later piece completes waits for it. */
   text(piece: Pick<Piece, "stream" | "bytes">): string {
     const { stream, bytes } = piece;
-    if (this.shown !== "all" && stream !== "pty" && stream !== this.shown) return "";
+    if (!this.shows(stream)) return "";
     let decoder = this.decoders.get(stream);
     if (!decoder) this.decoders.set(stream, (decoder = new TextDecoder("utf-8", { ignoreBOM: true })));
     let text = decoder.decode(bytes, { stream: true });

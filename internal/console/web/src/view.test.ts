@@ -154,3 +154,14 @@ test("scrolling while the observation begins shows nothing twice", async () => {
   assert.equal(screen.text, "a\nb\nc\n");
   assert.equal(server.observed, 1);
 });
+
+test("newer output goes on although a page has nothing of the shown stream", async () => {
+  const server = new Server();
+  server.append("first error\n", "stderr");
+  for (let i = 0; i < 20; i++) server.append("x".repeat(60_000));
+  server.append("last error\n", "stderr");
+  const { view, screen } = viewOf(server, false, "stderr");
+  await view.first();
+  for (let i = 0; i < 20 && view.state.mode === "history"; i++) await settled();
+  assert.equal(screen.text, "first error\nlast error\n");
+});

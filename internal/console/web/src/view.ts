@@ -100,7 +100,9 @@ export class View {
     const page = await this.read(generation, { afterSeq: 0, maxBytes: pageBytes });
     if (!page) return;
     await this.open(page, generation);
+    if (generation !== this.generation) return;
     this.screen.terminal.scrollToTop();
+    this.scrolled(); // the page may not fill the terminal
   }
 
   /** Goes to a line that a search has found. */
@@ -165,19 +167,23 @@ export class View {
     const last = this.pages.readAfter;
     if (this.busy || this.follower || last === undefined || this.state.mode !== "history") return;
     const generation = this.generation;
+    let more = false;
     this.setBusy(true);
     try {
       const page = await this.read(generation, { afterSeq: last, maxBytes: pageBytes / 2 });
       if (!page) return;
       const events = page.events.map((e) => readEvent(e));
       const before = this.pages.first;
-      await this.put(this.pages.appendSome(events));
+      const added = this.pages.appendSome(events);
+      await this.put(added);
       if (generation !== this.generation) return;
+      more = added.length > 0 && (this.screen.terminal.buffer.active.baseY === 0 || !added.some((piece) => this.streams.shows(piece.stream)));
       if (before !== this.pages.first) this.change({ complete: false });
       this.goOnAtEnd(page, events);
     } finally {
       this.setBusy(false);
     }
+    if (more) this.scrolled(); // without lines to scroll by, no event would ask for the next page
   }
 
   /** The follower of the newest output, from here on. */
