@@ -72,10 +72,16 @@ function parseLine(line: string, number: number): unknown {
   }
 }
 
+/** The size at which the page shows a terminal. Programs can give their terminal any size, and a browser cannot hold 65,535 × 65,535
+ * characters. */
+export function shownSize(size: { cols: number; rows: number }): { cols: number; rows: number } {
+  return { cols: sizeOf(size.cols, 80), rows: sizeOf(size.rows, 24) };
+}
+
 /** The new size in an event of kind "r"; undefined if it has none. */
 export function parseSize(text: string): { cols: number; rows: number } | undefined {
   const match = /^(\d{1,5})x(\d{1,5})$/.exec(text);
-  return match ? { cols: sizeOf(Number(match[1]), 80), rows: sizeOf(Number(match[2]), 24) } : undefined;
+  return match ? shownSize({ cols: Number(match[1]), rows: Number(match[2]) }) : undefined;
 }
 
 /** Makes a recording of the events of a log, page by page. */

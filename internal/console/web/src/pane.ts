@@ -6,7 +6,7 @@ import { commandText, sizeText } from "./format.ts";
 import type { Command } from "./inventory.ts";
 import { castFile, download, recordingOf } from "./logfile.ts";
 import { PlayerPane } from "./playerpane.ts";
-import type { Recording } from "./cast.ts";
+import { type Recording, shownSize } from "./cast.ts";
 import { Screen, type Size } from "./screen.ts";
 import type { Session } from "./session.ts";
 import type { Shown } from "./streams.ts";
@@ -90,6 +90,7 @@ export class Pane {
     const control = new Control(call, target, info.tty, screen, toast);
     const view = new View(call, target, info.tty, screen);
     Object.assign(this, { screen, control, view });
+    if (info.size) this.setOwnSize(info.size); // before the output, which was printed for it
     screen.terminal.attachCustomKeyEventHandler((event) => this.key(event));
     screen.terminal.onData((data) => control.type(data));
     screen.terminal.onBinary((data) => control.typeBinary(data));
@@ -220,8 +221,8 @@ export class Pane {
   }
 
   private setOwnSize(size: Size): void {
-    this.ownSize = size;
-    if (!this.control?.state.mine) this.screen?.setSize(size);
+    this.ownSize = shownSize(size);
+    if (!this.control?.state.mine) this.screen?.setSize(this.ownSize);
   }
 
   private showStream(shown: Shown): void {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CastWriter, castLine, parseCast, parseSize } from "./cast.ts";
+import { CastWriter, castLine, parseCast, parseSize, shownSize } from "./cast.ts";
 import { lineStart } from "./view.ts";
 import { matchesOf, quotePattern } from "./find.ts";
 import { Player, timesOf } from "./player.ts";
@@ -81,4 +81,10 @@ test("a found line is found in its event", () => {
   assert.deepEqual([0, 1].map((n) => lineStart(chunk, "same", false, n)), [9, 20]);
   assert.equal(lineStart(chunk, "", false, 0), 25);
   assert.equal(quotePattern("a.b(c)"), "a\\.b\\(c\\)");
+});
+
+test("the size of a terminal is one that a browser can show", () => {
+  assert.deepEqual(shownSize({ cols: 132, rows: 50 }), { cols: 132, rows: 50 });
+  assert.deepEqual(shownSize({ cols: 65_535, rows: 65_535 }), { cols: 500, rows: 500 });
+  assert.deepEqual(shownSize({ cols: 0, rows: 0 }), { cols: 80, rows: 24 });
 });
