@@ -60,7 +60,8 @@ export class Control {
 
   type(data: string): void {
     if (!this.state.mine) return;
-    if (!this.input.write(new TextEncoder().encode(data))) this.onError("This is too much input at once: at most 1 MiB can wait.");
+    const text = this.tty ? data : data.replaceAll("\r", "\n"); // a terminal makes the end of a line out of Enter, a pipe does not
+    if (!this.input.write(new TextEncoder().encode(text))) this.onError("This is too much input at once: at most 1 MiB can wait.");
   }
 
   typeBinary(data: string): void {
