@@ -35,3 +35,14 @@ test("Enter ends a line, with a terminal and without", async () => {
   assert.equal(await typed(true, "a", "\r", "pasted\rlines\r"), "a\rpasted\rlines\r");
   assert.equal(await typed(false, "a", "\r", "pasted\rlines\r"), "a\npasted\nlines\n");
 });
+
+test("a new connection has control again, and gives its size again", async () => {
+  const { control, calls, methods } = controlOf(true);
+  await control.take();
+  assert.deepEqual(methods(), ["takeControl", "resize"]);
+  await control.resize();
+  assert.equal(calls.length, 2, "the size is sent only if it changes");
+  control.reconnected();
+  await settled();
+  assert.deepEqual(methods().slice(2), ["takeControl", "resize"]);
+});

@@ -53,8 +53,9 @@ export class Control {
     }
   }
 
-  /** A new connection holds nothing: what this page had, it takes again. */
+  /** A new connection holds nothing: what this page had, it takes again, and the size of another page may be in force. */
   reconnected(): void {
+    this.sized = "";
     if (this.state.mine) void this.take();
   }
 
