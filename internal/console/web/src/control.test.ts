@@ -46,3 +46,15 @@ test("a new connection has control again, and gives its size again", async () =>
   await settled();
   assert.deepEqual(methods().slice(2), ["takeControl", "resize"]);
 });
+
+test("control that is granted after the person has left is given back", async () => {
+  const { control, methods, gate, screen } = controlOf(true);
+  gate.held = [];
+  const taking = control.take();
+  const leaving = control.leave();
+  for (const go of gate.held) go();
+  gate.held = undefined;
+  await Promise.all([taking, leaving]);
+  assert.deepEqual(methods(), ["takeControl", "giveControl"]);
+  assert.equal(screen.typing, false);
+});

@@ -15,6 +15,7 @@ export class Control {
   onChange: (state: ControlState) => void = () => {};
   private readonly input: Input;
   private sized = "";
+  private left = false;
 
   constructor(
     private readonly call: Call,
@@ -36,6 +37,10 @@ export class Control {
   async take(): Promise<void> {
     try {
       await this.call("tether/process/takeControl", this.target);
+      if (this.left) {
+        await this.call("tether/process/giveControl", this.target);
+        return;
+      }
       this.apply({ holder: "You", mine: true });
       await this.resize();
     } catch (error) {
@@ -51,6 +56,12 @@ export class Control {
     } catch (error) {
       this.fail(error);
     }
+  }
+
+  /** The person has turned to another command. Control that is granted later is given back. */
+  async leave(): Promise<void> {
+    this.left = true;
+    await this.give();
   }
 
   /** A new connection holds nothing: what this page had, it takes again, and the size of another page may be in force. */

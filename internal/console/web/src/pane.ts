@@ -214,7 +214,7 @@ export class Pane {
   }
 
   private leave(): void {
-    void this.control?.give();
+    void this.control?.leave();
     this.view?.stop();
     this.screen?.dispose();
     this.ownSize = undefined;
