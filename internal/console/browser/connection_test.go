@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/cable"
@@ -29,14 +28,16 @@ func TestLostConnection(t *testing.T) {
 	done`, gate))
 	r.choose("line $i")
 	r.seen("line 20 of")
+	c.Cut()
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.CutFor(3 * time.Second)
 	r.wait("the banner", `document.querySelector("#banner").hidden === false && document.querySelector("#banner").textContent.includes("Commands go on")`)
 	if white := r.screen(); !strings.Contains(white, "line 20 of") {
 		t.Errorf("without a connection the terminal shows\n%s", white)
 	}
+	r.wait("three seconds", `/for \d+ s/.test(document.querySelector("#banner").textContent)`)
+	c.Mend()
 	r.wait("the connection", `document.querySelector("#banner").hidden`)
 	r.wait("the end", `document.querySelector(".mode").textContent === "All of the output"`)
 	if want, got := string(r.log(p.Stdout())), r.whole(); got != want {

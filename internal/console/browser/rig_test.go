@@ -22,8 +22,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// patience is how long a test waits for the page. It is only spent by a test that fails.
-const patience = 20 * time.Second
+// patience is how long a test waits for the page, which shares the processors with other tests. It is only spent by a test that fails.
+const patience = time.Minute
 
 // watch runs in each page before its own script: it notes what the browser complains about.
 const watch = `
