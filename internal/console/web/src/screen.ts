@@ -38,6 +38,8 @@ export class Screen {
   onLink: (link: string) => void = () => {};
   private readonly fitter = new FitAddon();
   private readonly finder = new SearchAddon();
+  private readonly resizes = new ResizeObserver(() => this.fit());
+  private readonly stopThemes: () => void;
   private fixed: Size | undefined;
 
   constructor(
@@ -67,8 +69,8 @@ export class Screen {
     guardQueries(this.terminal, () => this.live && this.typing);
     this.terminal.onScroll(() => this.onScroll());
     this.parent.querySelector(".xterm-viewport")?.addEventListener("scroll", () => this.onScroll());
-    onThemeChange(() => (this.terminal.options.theme = terminalTheme()));
-    new ResizeObserver(() => this.fit()).observe(parent);
+    this.stopThemes = onThemeChange(() => (this.terminal.options.theme = terminalTheme()));
+    this.resizes.observe(parent);
     this.fit();
   }
 
@@ -165,7 +167,10 @@ export class Screen {
     this.terminal.scrollToLine(Math.max(0, line - Math.floor(this.terminal.rows / 2)));
   }
 
+  /** Ends the terminal. Its place and the colours outlive it, and would keep it in memory. */
   dispose(): void {
+    this.resizes.disconnect();
+    this.stopThemes();
     this.terminal.dispose();
     this.parent.replaceChildren();
   }

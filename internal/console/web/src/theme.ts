@@ -64,8 +64,10 @@ export function foundColors(): { match: string; active: string; line: string } {
     : { match: "#fff0b8", active: "#ffd24d", line: "#eaf4f3" };
 }
 
-export function onThemeChange(listener: () => void): void {
+/** Calls a function when the colours change, until the function that it returns is called. */
+export function onThemeChange(listener: () => void): () => void {
   query.addEventListener("change", listener);
+  return () => query.removeEventListener("change", listener);
 }
 
 /** Whether the person has asked for less motion. */
