@@ -126,6 +126,27 @@ test("too much output is skimmed, and observed again when it is slow", async () 
   assert.equal(follower.last, server.log.length);
 });
 
+test("skimming waits for a terminal that is behind", async () => {
+  const server = new Server();
+  const sink = collect();
+  const follower = new Follower(server.call, target, 0, sink);
+  await follower.attach();
+  server.append("x".repeat(800 << 10));
+  let backlog = 2 << 20; // a page that is not seen writes slowly
+  sink.backlog = () => backlog;
+  server.push(follower);
+  assert.equal(sink.modes.at(-1), "skimming");
+  const shown = sink.text.length;
+  for (let i = 0; i < 10; i++) {
+    server.append("y".repeat(50 << 10));
+    await new Promise((resolve) => setTimeout(resolve, 30));
+  }
+  assert.equal(sink.text.length, shown);
+  backlog = 0;
+  while (sink.modes.at(-1) !== "observing") await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.equal(follower.last, server.log.length);
+});
+
 test("a command that is gone is an error", async () => {
   const sink = collect();
   const refuse = async <R>(): Promise<R> => {

@@ -191,6 +191,7 @@ export class Follower {
 
   /** Shows the newest page. It reports whether that page continues the last one. */
   private async look(): Promise<boolean> {
+    if (this.sink.backlog() > skimBytes) return false; // a hidden page shows less than it would read
     const page = await this.call<ReadResult>("tether/process/read", {
       ...this.target,
       beforeSeq: Number.MAX_SAFE_INTEGER,
