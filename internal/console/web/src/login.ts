@@ -3,13 +3,17 @@
 
 const keyName = "tether-console-key";
 
-async function post(body: object): Promise<Response> {
+/** How long the server may take to say whether it knows this browser. The page tries to connect only after that. */
+const patienceMs = 10_000;
+
+async function post(body: object, signal?: AbortSignal): Promise<Response> {
   return fetch("login", {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(body),
     credentials: "same-origin",
     cache: "no-store",
+    signal: signal ?? null,
   });
 }
 
@@ -37,12 +41,12 @@ export function socketURL(): string {
   return url.href;
 }
 
-/** Whether the server still knows this browser. A server that cannot be reached may know it. */
-export async function isAdmitted(): Promise<boolean> {
+/** Whether the server still knows this browser. A server that cannot be reached, or does not answer, may know it. */
+export async function isAdmitted(ms = patienceMs): Promise<boolean> {
   const key = localStorage.getItem(keyName);
   if (!key) return false;
   try {
-    return (await post({ key })).status !== 403;
+    return (await post({ key }, AbortSignal.timeout(ms))).status !== 403;
   } catch {
     return true;
   }
