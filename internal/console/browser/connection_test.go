@@ -36,6 +36,10 @@ func TestLostConnection(t *testing.T) {
 	if white := r.screen(); !strings.Contains(white, "line 20 of") {
 		t.Errorf("without a connection the terminal shows\n%s", white)
 	}
+	const words = `[...document.querySelectorAll("#banner > span > :not([aria-hidden])")].map((e) => e.textContent).join()`
+	if read := eval[string](r, words); !strings.HasSuffix(read, "Trying again") {
+		t.Errorf("a screen reader reads %q, and again each second", read)
+	}
 	r.wait("three seconds", `/for \d+ s/.test(document.querySelector("#banner").textContent)`)
 	c.Mend()
 	r.wait("the connection", `document.querySelector("#banner").hidden`)

@@ -95,9 +95,11 @@ export class App {
     const words =
       phase === "signedOut"
         ? "The server does not know this browser any more. Run “tether console” for a new link."
-        : `Connection lost: ${reason}. Commands go on; nothing they print is lost. Trying again${since > 3000 ? ` for ${spanText(since)}` : ""}…`;
-    const label = this.banner.querySelector("span") ?? this.banner.appendChild(h("span"));
-    text(label, words);
+        : `Connection lost: ${reason}. Commands go on; nothing they print is lost. Trying again`;
+    const label = this.banner.querySelector("span") ?? this.banner.appendChild(h("span", {}, h("span"), h("span", { "aria-hidden": "true" })));
+    // A screen reader reads the banner again when its words change: the time, which changes each second, is for the eye alone.
+    text(label.children[0]!, words);
+    text(label.children[1]!, phase === "signedOut" ? "" : `${since > 3000 ? ` for ${spanText(since)}` : ""}…`);
     if (phase !== "signedOut" && !this.banner.querySelector("button")) {
       this.banner.append(h("button", { type: "button", class: "button small", onclick: () => this.session.retryNow() }, "Try now"));
     } else if (phase === "signedOut") this.banner.querySelector("button")?.remove();
