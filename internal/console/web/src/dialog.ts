@@ -67,9 +67,16 @@ export interface MenuItem {
   run: () => void;
 }
 
-/** Opens a menu below a button. */
+/** Closes the menu that is open. */
+let closeMenu: (() => void) | undefined;
+
+/** Opens a menu below a button, or closes the one that is open there. */
 export function openMenu(button: HTMLElement, label: string, items: MenuItem[]): void {
+  const wasOpen = button.getAttribute("aria-expanded") === "true";
+  closeMenu?.();
+  if (wasOpen) return;
   const close = () => {
+    closeMenu = undefined;
     menu.remove();
     button.setAttribute("aria-expanded", "false");
     document.removeEventListener("pointerdown", outside, true);
@@ -102,7 +109,8 @@ export function openMenu(button: HTMLElement, label: string, items: MenuItem[]):
     event.preventDefault();
     event.stopPropagation();
   });
-  document.body.append(menu);
+  button.after(menu);
+  closeMenu = close;
   const box = button.getBoundingClientRect();
   menu.style.top = `${box.bottom + 4}px`;
   menu.style.left = `${Math.max(8, Math.min(box.left, innerWidth - menu.offsetWidth - 8))}px`;
