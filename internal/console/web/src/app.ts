@@ -176,10 +176,13 @@ export class App {
     const { target } = event;
     const inTerminal = this.pane.hasTerminal(target);
     const command = event.ctrlKey || event.metaKey;
+    const inDialog = document.querySelector("dialog[open]") !== null;
     if (command && event.shiftKey && event.code === "KeyG") this.pane.giveBack();
+    else if (inDialog && !(command && event.code === "KeyK")) return;
+    else if (inDialog) event.preventDefault(); // not the browser's own search either
     else if (command && event.code === "KeyK" && (event.shiftKey || !(inTerminal && this.pane.typing))) this.palette();
     else if (command && !event.shiftKey && event.code === "KeyF" && !(inTerminal && this.pane.typing)) this.pane.openFind();
-    else if (command || event.altKey || document.querySelector("dialog[open]")) return;
+    else if (command || event.altKey) return;
     else if (!inTerminal && (target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement)) return;
     else if (inTerminal && this.pane.typing) return;
     else {

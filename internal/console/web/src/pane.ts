@@ -147,7 +147,7 @@ export class Pane {
   }
 
   takeOrGive(): void {
-    this.toolbar.toggleControl();
+    if (!this.player) this.toolbar.toggleControl();
   }
 
   giveBack(): void {
