@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tetherexec/tether/internal/keep"
 	"github.com/tetherexec/tether/internal/tethertest/need"
@@ -70,15 +71,29 @@ func TestSocketActivation(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer manager.Close()
-			next := func() string {
-				text := make([]byte, 100)
-				n, err := manager.Read(text)
-				if err != nil {
-					t.Fatal(err)
+			told := make(chan string, 10_000)
+			go func() { // ends with the manager; it reads all the time, because messages to a full socket are lost
+				defer close(told)
+				for {
+					text := make([]byte, 100)
+					n, err := manager.Read(text)
+					if err != nil {
+						return
+					}
+					told <- string(text[:n])
 				}
-				return string(text[:n])
+			}()
+			next := func() string {
+				t.Helper()
+				select {
+				case text := <-told:
+					return text
+				case <-time.After(time.Minute):
+					t.Fatal("the manager is told nothing")
+					return ""
+				}
 			}
-			server := activate(t, l, []string{"NOTIFY_SOCKET=" + notify, "WATCHDOG_USEC=40000"}, kind)
+			server := activate(t, l, []string{"NOTIFY_SOCKET=" + notify, "WATCHDOG_USEC=400000"}, kind)
 			if server.url != "unix://"+path {
 				t.Errorf("the server listens on %s, and the socket is %s", server.url, path)
 			}
