@@ -62,10 +62,10 @@ func (r *request) terminate(p *wire.ProcessParams) (wire.TerminateResult, error)
 	return wire.TerminateResult{Running: r.end(r.attachment.Session, p.ProcessID)}, nil
 }
 
-// end ends a process of a session.
+// end ends a process of a session. The line of the audit log about that comes before the line about the exit.
 func (r *request) end(s *session.Session, process string) (running bool) {
-	if running = s.Terminate(process, s == r.attachment.Session); running {
+	if s.IsRunning(process) {
 		r.recordSignal(s, process, "TERM")
 	}
-	return running
+	return s.Terminate(process, s == r.attachment.Session)
 }

@@ -93,6 +93,16 @@ func (s *Session) Terminate(id string, own bool) (running bool) {
 	return p != nil && p.child.Terminate()
 }
 
+// IsRunning reports whether a process is running, or starting.
+func (s *Session) IsRunning(id string) bool {
+	p, err := s.Find(id)
+	if err != nil {
+		return errors.Is(err, ErrProcessStarting)
+	}
+	_, exited := p.child.Exited()
+	return !exited
+}
+
 // Signal sends a signal to the process group of a process; with a once id, only
 // once per id. If the process has ended, is still starting, or is unknown, Signal does
 // nothing.
