@@ -40,9 +40,16 @@ func TestPagesOfAnotherSession(t *testing.T) {
 	owner, other, public := twoSessions(t, server.Config{})
 	owner.Start(tethertest.Shell("p", `i=0; while [ $i -lt 2000 ]; do echo line $i >&2; i=$((i+1)); done; seq 400000; exit 3`, nil))
 	out := owner.Finish("p", 0)
-	before, err := other.Listed("p")
-	if err != nil || before.HeldBytes < 2<<20 { // more than is kept in memory
-		t.Fatalf("%+v, %v", before, err)
+	var before tethertest.Listed
+	tethertest.Eventually(t, func() (err error) { // the server notes that the last event is sent after its client has it
+		before, err = other.Listed("p")
+		if err == nil && before.SentSeq != out.Last {
+			err = fmt.Errorf("%+v", before)
+		}
+		return err
+	})
+	if before.HeldBytes < 2<<20 { // more than is kept in memory
+		t.Fatalf("%+v", before)
 	}
 
 	const page = 100_000
