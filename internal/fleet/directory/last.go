@@ -69,22 +69,23 @@ func (t *Hosts) silent(now time.Time) (list []lastHeard) {
 // record writes the record of a host, unless another gateway has heard of the host as late and has written it.
 func (t *Hosts) record(ctx context.Context, last lastHeard) error {
 	key := fleet.LastPrefix + last.Name
-	e, err := t.leases.get(ctx, key, false)
-	if err != nil {
-		return err
-	}
-	if before, ok := decodeLast(e); ok && before.HeardMs > last.HeardMs-fleet.BeatInterval.Milliseconds() {
-		return nil
-	}
 	text, err := json.Marshal(last)
 	if err != nil {
 		return err
 	}
-	_, err = t.leases.put(ctx, key, text, e.rev, forgetAfter-recordAfter)
-	if errors.Is(err, ErrConflict) { // another gateway writes it
-		return nil
+	for attempt := range maxLeaseConflicts {
+		var e entry
+		if e, err = t.leases.get(ctx, key, attempt > 0); err != nil {
+			return err
+		}
+		if before, ok := decodeLast(e); ok && before.HeardMs > last.HeardMs-fleet.BeatInterval.Milliseconds() {
+			return nil
+		}
+		if _, err = t.leases.put(ctx, key, text, e.rev, forgetAfter-recordAfter); !errors.Is(err, ErrConflict) {
+			return err
+		}
 	}
-	return err
+	return err // the next tick tries again
 }
 
 // recorded notes that a host is recorded, unless it was heard of since.

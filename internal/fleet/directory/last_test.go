@@ -107,8 +107,12 @@ func TestUnreachableHostsAreRecorded(t *testing.T) {
 		t.Errorf("a new session: %v", err)
 	}
 
-	lease, err := Claim(t.Context(), box, h)
-	if err != nil {
+	var lease *Lease
+	claim := func() (err error) {
+		lease, err = Claim(t.Context(), box, h)
+		return err
+	}
+	if err := untilAnswered(claim); err != nil {
 		t.Fatal(err)
 	}
 	await("it is back", func() bool { return known() == Reachable })
@@ -129,7 +133,7 @@ func TestUnreachableHostsAreRecorded(t *testing.T) {
 		return got.State == Unreachable && got.Age < age
 	})
 	third, _ := runHosts(t, bus("_T"), true)
-	if err := lease.Release(t.Context(), h); err != nil {
+	if err := untilAnswered(func() error { return lease.Release(t.Context(), h) }); err != nil {
 		t.Error(err)
 	}
 	await("it has left", func() bool { return known() == "" })
