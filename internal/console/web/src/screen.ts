@@ -167,11 +167,12 @@ export class Screen {
     this.terminal.scrollToLine(Math.max(0, line - Math.floor(this.terminal.rows / 2)));
   }
 
-  /** Ends the terminal. Its place and the colours outlive it, and would keep it in memory. */
+  /** Ends the terminal. Its place and the colours outlive it, and would keep it in memory. xterm.js 5.5 asks its renderer for
+   * sizes in a timeout after it was opened and in a frame after a reset, and fails if the renderer has ended by then. */
   dispose(): void {
     this.resizes.disconnect();
     this.stopThemes();
-    this.terminal.dispose();
     this.parent.replaceChildren();
+    this.terminal.write("", () => requestAnimationFrame(() => setTimeout(() => this.terminal.dispose())));
   }
 }
