@@ -201,8 +201,7 @@ func TestSurvivorsAreKept(t *testing.T) {
 	}
 	gone := Survivor{PID: own.PID, State: 'S', Name: "gone", started: "1"} // another process with this number
 	p.child.tree = &stuckTree{p.child.tree, []Survivor{own, gone}}
-	p.Terminate()
-	p.Terminate() // kill now
+	p.terminate(true) // a command that TERM has ended is not killed
 	awaitDone(t, p)
 	if left := p.Survivors(); len(left) != 1 || left[0].PID != own.PID || left[0].Name != own.Name {
 		t.Errorf("%+v", left)
