@@ -50,8 +50,7 @@ func partition(t *testing.T, lasts time.Duration) {
 			return known && h.State == directory.Reachable
 		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), lasts+stuckTime+fleettest.Patience)
-	defer cancel()
+	ctx := t.Context() // on a busy machine, the commands take as long as they take
 	c := dialFleet(ctx, t, front.URL())
 	steady := startSteady(ctx, t, c)
 	steady.awaitLine(t)

@@ -78,7 +78,10 @@ func TestRecordsEndWithTheirSessions(t *testing.T) {
 		t.Error(err)
 	}
 	await("one was ended by another client", 1)
-	if links := h.Links(); links != 1 {
-		t.Errorf("%d links", links)
-	}
+	tethertest.Eventually(t, func() error {
+		if links := h.Links(); links != 1 {
+			return fmt.Errorf("%d links", links)
+		}
+		return nil
+	})
 }
