@@ -196,6 +196,9 @@ func (r *recording) copy(ctx context.Context, o *client.Observation, p *wire.Pro
 		case client.Output:
 			err = w.Output(e.Time, e.Stream, e.Data)
 		}
+		if err == nil && r.follow {
+			err = w.Flush()
+		}
 		if err != nil {
 			return err
 		}

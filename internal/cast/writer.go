@@ -98,6 +98,11 @@ func (w *Writer) Close() error {
 			return err
 		}
 	}
+	return w.Flush()
+}
+
+// Flush writes all events so far to the underlying writer.
+func (w *Writer) Flush() error {
 	if err := w.out.Flush(); err != nil {
 		return fmt.Errorf("write the recording: %w", err)
 	}
