@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 const (
@@ -21,6 +22,9 @@ const (
 
 	// maxPage limits the files of a page together.
 	maxPage = 8 << 20
+
+	// pageTime is how long an answer with a file may take, also if another program has to be started for the files.
+	pageTime = 30 * time.Second
 )
 
 // policy allows a page its own files and its own server, and nothing else. There is no code and no style in the page's HTML.
@@ -105,6 +109,7 @@ func readAssets(files map[string][]byte) (map[string]*asset, error) {
 
 // serve sends a file of the page.
 func (p *page) serve(w http.ResponseWriter, r *http.Request, name string) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pageTime)) // without it, that of the listener counts
 	assets, err := p.load()
 	if err != nil {
 		w.Header().Set("Content-Type", types[".txt"])
