@@ -53,7 +53,7 @@ func TestHostIsAskedAbout(t *testing.T) {
 		}
 		return Declined
 	}
-	got := r.exec(ExecArgs{Cmd: fetch(first, first, second, second) + "exit 3", CallID: "c1"})
+	got := r.exec(ExecArgs{Cmd: fetch(first, first, second, second) + "exit 3", CallID: "c1", Login: ptr(false), YieldTimeMs: ptr[int64](atEnd)})
 	if got.Output != "200\n200\n403\n403\n" || got.Denied || *got.ExitCode != 3 {
 		t.Errorf("%s", got.Text())
 	}

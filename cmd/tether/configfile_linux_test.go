@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tetherexec/tether/client"
 )
 
 // A worker that replaces another one has the settings of the first, whatever the configuration file is by then.
@@ -22,12 +20,7 @@ func TestSettingsOutliveTheConfigurationFile(t *testing.T) {
 	write("[serve]\nsession-ttl = \"77s\"\n")
 	s := startKeeper(t, []string{hastyVariable + "=1"}, "--config-file", file)
 	granted := func() time.Duration {
-		c, err := client.Dial(t.Context(), s.url, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		return c.TTL()
+		return dialKept(t, s.url).TTL()
 	}
 	if got := granted(); got != 77*time.Second {
 		t.Errorf("the first worker grants %v, want 77s", got)
@@ -51,11 +44,7 @@ func TestWorkersReadNoConfigurationFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.killWorker(t)
-	c, err := client.Dial(t.Context(), s.url, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
+	dialKept(t, s.url)
 }
 
 // Each name of a command that may have settings is that of a command with a --config-file flag.

@@ -47,7 +47,7 @@ func TestConsole(t *testing.T) {
 	url := startTether(t, "serve").line(t)
 	owner := tethertest.Connect(t, url)
 	owner.Start(tethertest.Shell("p", "exec sleep 1000", nil))
-	page := startTether(t, "console", "--url", url)
+	page := startTether(t, "console", "--no-browser", "--url", url)
 	if !sees(openConsole(t, page.line(t)), "p") {
 		t.Error("the page does not see the process")
 	}
@@ -102,15 +102,15 @@ func TestConsoleFlags(t *testing.T) {
 		}
 	}
 	closed := startTether(t, "serve", "--no-console").line(t)
-	if got := b.tether(nil, "console", "--url", closed); got.code != exitError || !strings.Contains(got.stderr, "the server has no console") {
+	if got := b.tether(nil, "console", "--no-browser", "--url", closed); got.code != exitError || !strings.Contains(got.stderr, "the server has no console") {
 		t.Errorf("--no-console: %+v", got)
 	}
 	named := startTether(t, "serve", "--console-read-only", "--console-origin", "https://tether.example").line(t)
-	if got := b.tether(nil, "console", "--url", named); got.code != exitOK || !strings.HasPrefix(got.stdout, "https://tether.example/console/#code=") {
+	if got := b.tether(nil, "console", "--no-browser", "--url", named); got.code != exitOK || !strings.HasPrefix(got.stdout, "https://tether.example/console/#code=") {
 		t.Errorf("--console-origin: %+v", got)
 	}
 	watched := startTether(t, "serve", "--console-read-only").line(t)
-	got := b.tether(nil, "console", "--url", watched)
+	got := b.tether(nil, "console", "--no-browser", "--url", watched)
 	c := openConsole(t, strings.TrimSpace(got.stdout))
 	if m := c.Call("process/start", tethertest.Shell("p", "true", nil)); m.Error == nil || !strings.Contains(string(m.Raw), wire.ErrorReadOnly) {
 		t.Errorf("a page that may only watch starts a command: %s", m.Raw)
@@ -148,6 +148,8 @@ func TestServePrintsConsole(t *testing.T) {
 				break
 			}
 		}
+		p.Process.Signal(syscall.SIGTERM) // the keeper ends behind its worker, which removes the state directory
+		p.Wait()
 		master.Close()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -52,6 +53,10 @@ func newMCPUser(t *testing.T, transport mcp.Transport) *mcpUser {
 // want calls a tool whose answer must have these parts, and returns it.
 func (u *mcpUser) want(tool string, args map[string]any, parts ...string) string {
 	u.t.Helper()
+	if _, waits := args["yield_time_ms"]; tool == "exec_command" && !waits {
+		args = maps.Clone(args)
+		args["yield_time_ms"] = 30_000 // the default of 10 s may be over before the command on a busy machine
+	}
 	text, err := callTool(u.t, u.ClientSession, tool, args)
 	if err != nil {
 		u.t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/internal/service/unit"
+	"github.com/tetherexec/tether/internal/tethertest/executable"
 )
 
 // A user installs, looks at, changes and removes a service. In place of systemctl there is a program that writes its arguments down.
@@ -21,7 +22,7 @@ func TestServiceOfUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	systemctl := "#!/bin/sh\necho \"$*\" >>'" + calls + "'\ncase \"$*\" in *FAIL*) echo no >&2; exit 1;; *status*) echo loaded; exit 3;; esac\n"
-	if err := os.WriteFile(filepath.Join(bin, "systemctl"), []byte(systemctl), 0o755); err != nil {
+	if err := executable.Write(filepath.Join(bin, "systemctl"), []byte(systemctl)); err != nil {
 		t.Fatal(err)
 	}
 	env := []string{"XDG_CONFIG_HOME=" + config, "PATH=" + bin + ":" + os.Getenv("PATH"), "SUDO_USER="}

@@ -156,7 +156,7 @@ func callOn(t *testing.T, s *mcp.ClientSession, tool string, args arguments, tok
 
 func (r *rig) sh(cmd string) reply {
 	r.t.Helper()
-	return r.call("exec_command", arguments{"cmd": cmd, "login": false})
+	return r.call("exec_command", arguments{"cmd": cmd, "login": false, "yield_time_ms": 30_000})
 }
 
 // shown asks a session for more until it has printed a text. got is its first result.
