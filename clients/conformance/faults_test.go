@@ -65,7 +65,7 @@ func lostOutput(s *stage) {
 
 // halfOpen loses everything on a connection that stays open: the client notices the silence and makes another one.
 func halfOpen(s *stage) {
-	s.connected(args{"silenceMs": 1000})
+	s.connected(args{"silenceMs": 5000})
 	s.do("start", with(shell("p", "cat"), "stdin", true))
 	s.do("write", args{"process": "p", "text": "before\n"})
 	s.do("read", args{"process": "p", "until": "before\n"})

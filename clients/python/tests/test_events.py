@@ -50,7 +50,7 @@ class Events(unittest.IsolatedAsyncioTestCase):
         await self.process._notified(protocol.NOTE_PROCESS_CLOSED, {"seq": closed_seq})
 
     async def read(self) -> list:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             return [event async for event in self.process]
 
     async def test_in_order(self) -> None:
