@@ -4,6 +4,7 @@ import type { ProcessInfo, SessionInfo } from "./protocol.ts";
 /** A second, or longer if the answers take long: the page uses at most a tenth of its time on the list. */
 const pauseMs = 1000;
 const pausePerAnswer = 9;
+const longestPauseMs = 10_000;
 
 export interface Command {
   info: ProcessInfo;
@@ -69,7 +70,7 @@ export class Inventory {
       }
       const took = performance.now() - asked;
       await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, Math.max(pauseMs, took * pausePerAnswer));
+        const timer = setTimeout(resolve, Math.min(longestPauseMs, Math.max(pauseMs, took * pausePerAnswer)));
         this.wake = () => {
           clearTimeout(timer);
           setTimeout(resolve, Math.max(0, pauseMs - took));
