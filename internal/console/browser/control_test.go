@@ -9,6 +9,9 @@ import (
 	"github.com/tetherexec/tether/internal/console"
 )
 
+// youType is true when the page has control.
+const youType = `document.querySelector(".notice").textContent.startsWith("You type")`
+
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, console.Config{})
@@ -21,7 +24,8 @@ func TestTakeOver(t *testing.T) {
 	r.click(".screen .xterm-rows")
 	r.press(0, "z", "z", "z")
 	r.click(".button.primary")
-	r.wait("control", `document.querySelector(".notice").textContent.startsWith("You type")`)
+	r.wait("control", youType)
+	r.frames(2) // the page says its size in the next frame
 	r.write("stty size; echo $((6*7))")
 	r.seen("42")
 	r.wait("its own size", screenText+".includes(document.querySelector('.size').textContent.split(' × ').reverse().join(' '))")
@@ -31,6 +35,8 @@ func TestTakeOver(t *testing.T) {
 
 	// The size follows the page that types.
 	r.do(chromedp.EmulateViewport(1200, 700))
+	r.wait("the viewport", "innerWidth === 1200")
+	r.frames(2)
 	r.write("clear; stty size")
 	r.wait("the new size", screenText+".includes(document.querySelector('.size').textContent.split(' × ').reverse().join(' '))")
 
@@ -42,6 +48,7 @@ func TestTakeOver(t *testing.T) {
 	other.click(".button.primary")
 	r.wait("the loss of control", `document.querySelector(".notice").textContent === "tether console types into this command."`)
 
+	other.wait("control", youType)
 	other.write("exit 7")
 	r.wait("the exit", `document.querySelector(".pill").textContent === "exited 7"`)
 	r.clean()

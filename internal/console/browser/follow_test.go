@@ -77,7 +77,7 @@ func TestWholeLog(t *testing.T) {
 	r.write("00500000 OF")
 	r.seen(line(500_000))
 	r.consecutive()
-	r.wait("the count", `document.querySelector(".find-count").textContent === "1 of 1"`)
+	r.wait("the count", `document.querySelector(".find-count").textContent.startsWith("1 of 1")`) // + on a machine that needs 10 s for the search
 	r.press(0, "Escape")
 	r.click(".status .button")
 	r.seen(line(bigLines))

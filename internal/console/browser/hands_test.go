@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -53,6 +54,12 @@ func (r *rig) press(modifiers int64, keys ...string) {
 func (r *rig) write(text string) {
 	r.t.Helper()
 	r.press(0, append(strings.Split(text, ""), "Enter")...)
+}
+
+// frames waits until the page has been drawn so often.
+func (r *rig) frames(n int) {
+	r.t.Helper()
+	r.run(fmt.Sprintf("for (let i = 0; i < %d; i++) await new Promise(requestAnimationFrame)", n))
 }
 
 // wheel turns the wheel of the mouse over the terminal.

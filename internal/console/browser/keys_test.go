@@ -10,7 +10,7 @@ import (
 func TestKeysAndWhatIsSeen(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, console.Config{})
-	r.shell("echo one; sleep 100")
+	r.shell("echo one; sleep 100000")
 	r.choose("echo one")
 	r.seen("one")
 	r.press(ctrl, "k")

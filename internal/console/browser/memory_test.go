@@ -10,8 +10,8 @@ import (
 func TestTerminalsEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, console.Config{})
-	r.shell("echo one; sleep 100")
-	r.shell("echo two; sleep 100")
+	r.shell("echo one; sleep 100000")
+	r.shell("echo two; sleep 100000")
 	r.choose("echo one")
 	r.run(`
 		window.kept = 0;

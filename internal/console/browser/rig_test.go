@@ -185,7 +185,9 @@ func (r *rig) wait(what, condition string) {
 // waitFor waits until an expression has a value that counts as true, and returns it.
 func waitFor[T any](r *rig, what, expression string) T {
 	r.t.Helper()
-	value, err := chromedp.Run(r.page, chromedp.Poll[T](expression, chromedp.WithPollingInterval(30*time.Millisecond), chromedp.WithPollingTimeout(patience)))
+	ctx, cancel := context.WithTimeout(r.page, 2*patience) // a page that has crashed does not answer
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Poll[T](expression, chromedp.WithPollingInterval(30*time.Millisecond), chromedp.WithPollingTimeout(patience)))
 	if err != nil {
 		r.t.Fatalf("waiting for %s: %v\n%s", what, err, r.text())
 	}

@@ -41,10 +41,10 @@ func (r *rig) scheme(name string) {
 
 func TestShots(t *testing.T) {
 	r := newRig(t, console.Config{})
-	r.shell("sleep 100")
+	r.shell("sleep 100000")
 	r.shell("cat /nonexistent")
 	r.start(client.Command{Argv: []string{"bash"}, TTY: true, Rows: 24, Cols: 80})
-	r.start(client.Command{Argv: []string{"sh", "-c", `for i in 1 2 3; do printf '\033[32mok\033[0m test %d passed\n' $i; done; echo "warning: deprecated" >&2; printf '\033[31mFAIL\033[0m test 4\n'; sleep 100`}, TTY: false})
+	r.start(client.Command{Argv: []string{"sh", "-c", `for i in 1 2 3; do printf '\033[32mok\033[0m test %d passed\n' $i; done; echo "warning: deprecated" >&2; printf '\033[31mFAIL\033[0m test 4\n'; sleep 100000`}, TTY: false})
 	r.choose("for i in")
 	r.seen("FAIL")
 	for _, s := range []string{"light", "dark"} {

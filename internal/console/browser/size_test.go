@@ -12,8 +12,8 @@ import (
 func TestSizeOfOldOutput(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, console.Config{})
-	r.start(client.Command{Argv: []string{"sh", "-c", `printf 'a\033[999Cb\033[999Dc'; sleep 100`}, TTY: true, Rows: 10, Cols: 30})
-	r.choose("sleep 100")
+	r.start(client.Command{Argv: []string{"sh", "-c", `printf 'a\033[999Cb\033[999Dc'; sleep 100000`}, TTY: true, Rows: 10, Cols: 30})
+	r.choose("sleep 100000")
 	r.wait("the size", `document.querySelector(".size").textContent === "30 × 10"`)
 	r.seen("c                            b")
 	r.clean()
@@ -23,7 +23,7 @@ func TestSizeOfOldOutput(t *testing.T) {
 func TestHugeTerminal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, console.Config{})
-	r.start(client.Command{Argv: []string{"sh", "-c", `stty rows 65000 cols 65000; echo huge; sleep 100`}, TTY: true})
+	r.start(client.Command{Argv: []string{"sh", "-c", `stty rows 65000 cols 65000; echo huge; sleep 100000`}, TTY: true})
 	r.choose("echo huge")
 	r.wait("a size", `document.querySelector(".size").textContent === "500 × 500"`)
 	r.seen("huge")
