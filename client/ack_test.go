@@ -12,6 +12,7 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
@@ -128,7 +129,7 @@ func TestAcknowledgeWithoutReader(t *testing.T) {
 		for seq := 1; seq <= 4; seq++ {
 			first.Say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%s}}`, seq, large))
 		}
-		first.Conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		first.Conn.SetReadDeadline(time.Now().Add(hang.Limit))
 		if m, ok := first.MayHear(); !ok || m.Method != "tether/ack" {
 			panic("no acknowledgement")
 		}

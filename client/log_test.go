@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // mebibyte is the output of each event in these tests.
@@ -53,7 +55,7 @@ func TestLogsOfUnreadProcesses(t *testing.T) {
 		t.Errorf("without a reader, %d MiB are kept", got)
 	}
 	// The other processes are garbage-collected, and their memory does not count any more.
-	for deadline := time.Now().Add(time.Minute); c.processes.kept.Load() > 1<<20; runtime.GC() {
+	for deadline := time.Now().Add(hang.Limit); c.processes.kept.Load() > 1<<20; runtime.GC() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d MiB are counted for logs that are gone", c.processes.kept.Load()>>20)
 		}

@@ -86,8 +86,7 @@ func TestObserveAnsweredLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.Close()
-	ctx, cancel := context.WithTimeout(tethertest.Within(t), 10*time.Second)
-	defer cancel()
+	ctx := tethertest.Within(t)
 	if e, err := o.Next(ctx); e.Kind != client.Closed || err != nil {
 		t.Errorf("Next: %+v, %v", e, err)
 	}
@@ -129,8 +128,7 @@ func TestObserveMuchBeforeAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.Close()
-	ctx, cancel := context.WithTimeout(tethertest.Within(t), 10*time.Second)
-	defer cancel()
+	ctx := tethertest.Within(t)
 	for seq := uint64(1); seq <= most+2; seq++ {
 		e, err := o.Next(ctx)
 		if err != nil || e.Seq != seq || e.Kind == client.Gap && seq > 1 {

@@ -32,9 +32,7 @@ func TestStartAnsweredLate(t *testing.T) {
 	})
 	c := dial(t, s.URL(), client.Options{})
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if _, err := p.Wait(ctx); err != nil {
+	if _, err := p.Wait(tethertest.Within(t)); err != nil {
 		t.Error(err)
 	}
 	wait()
@@ -168,9 +166,7 @@ func TestReusedIDAfterAcknowledgedEnd(t *testing.T) {
 func TestTooLargeRequest(t *testing.T) {
 	t.Parallel()
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
-	ctx, cancel := context.WithTimeout(tethertest.Within(t), 20*time.Second)
-	defer cancel()
-	_, err := c.Start(ctx, client.Command{Argv: []string{"true"}, Env: map[string]string{"X": strings.Repeat("x", 65<<20)}})
+	_, err := c.Start(tethertest.Within(t), client.Command{Argv: []string{"true"}, Env: map[string]string{"X": strings.Repeat("x", 65<<20)}})
 	if err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Start: %v", err)
 	}

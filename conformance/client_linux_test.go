@@ -7,13 +7,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // timeLimit bounds each wait.
-const timeLimit = 60 * time.Second
+const timeLimit = hang.Limit
 
 // A client is connected to one server and sorts its notifications by process.
 type client struct {

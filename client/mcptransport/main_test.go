@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
@@ -25,6 +24,7 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // toolserver is a real MCP server, built when it is needed.
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 }
 
 // testTimeout bounds each test.
-const testTimeout = 60 * time.Second
+const testTimeout = hang.Limit
 
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)

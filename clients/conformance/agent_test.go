@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
@@ -219,7 +220,7 @@ type summary struct {
 }
 
 // patience is longer than any command takes.
-const patience = 2 * time.Minute
+const patience = hang.Limit
 
 // answer waits for the answer to a command.
 func (a *agent) answer(do string, waiting <-chan answer) answer {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -297,7 +298,7 @@ func (s *testTerminal) leave() {
 }
 
 // patience is how long a test waits for an event that should come at once.
-const patience = 60 * time.Second
+const patience = hang.Limit
 
 // until reads until text has been printed, and returns all before it.
 func (s *testTerminal) until(text string) string {

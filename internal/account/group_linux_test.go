@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
@@ -23,7 +24,7 @@ func version1(t *testing.T, controller string) string {
 		t.Skipf("no hierarchy of version 1 for %s here: %v", controller, err)
 	}
 	t.Cleanup(func() {
-		for deadline := time.Now().Add(time.Minute); errors.Is(unix.Rmdir(dir), unix.EBUSY) && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(hang.Limit); errors.Is(unix.Rmdir(dir), unix.EBUSY) && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond) // its processes are ending
 		}
 	})

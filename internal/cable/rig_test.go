@@ -15,13 +15,14 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/tethertest/frames"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/internal/websocket"
 
 	"github.com/tetherexec/tether/internal/cable"
 )
 
 // testTimeout is how long a test waits for an event.
-const testTimeout = 10 * time.Second
+const testTimeout = hang.Limit
 
 // A rig is a cable with both ends controlled by the test.
 type rig struct {

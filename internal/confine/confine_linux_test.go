@@ -23,6 +23,7 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
 	"github.com/tetherexec/tether/internal/sandbox/native"
 	"github.com/tetherexec/tether/internal/sandbox/stage"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/internal/tethertest/soak"
 	"github.com/tetherexec/tether/wire"
 )
@@ -462,7 +463,7 @@ func TestCancelledStart(t *testing.T) {
 		}
 		// A placeholder that another process has locked is removed a moment
 		// later.
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(hang.Limit); ; time.Sleep(time.Millisecond) {
 			entries, err := os.ReadDir(b.ws)
 			if err == nil && len(entries) == 0 {
 				break

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/files/at"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/internal/tethertest/need"
 	"github.com/tetherexec/tether/wire"
 )
@@ -289,7 +290,7 @@ func TestSwappedParent(t *testing.T) {
 			}
 		}
 		// On a busy machine the goroutine that swaps may not run for many rounds.
-		for deadline := time.Now().Add(10 * time.Second); inside == 0 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(hang.Limit); inside == 0 && time.Now().Before(deadline); {
 			swapping(t, in(dir, "d"), in(dir, "trap"), 500, attack)
 		}
 		if read(t, outside+"/in") != "outside" || names(t, outside) != "in sub" {

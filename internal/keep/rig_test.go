@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/tethertest/executable"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // dirVariable is in the environment of all processes of a rig, so that those that are left over can be found.
@@ -135,7 +136,7 @@ func (r *rig) try(q request) (answer response, err error) {
 }
 
 // patience is much longer than any answer takes.
-const patience = time.Minute
+const patience = hang.Limit
 
 // ask is try for a request that must be answered.
 func (r *rig) ask(q request) response {

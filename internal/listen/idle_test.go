@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // A connection, and work besides the connections, each keep a server running. The idle time begins when the last of
@@ -45,7 +46,7 @@ func TestServeCountsConnections(t *testing.T) {
 	i := NewIdle(time.Hour, func() bool { return false })
 	count := func(want int) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(hang.Limit); ; time.Sleep(time.Millisecond) {
 			i.mu.Lock()
 			n := i.connections
 			i.mu.Unlock()

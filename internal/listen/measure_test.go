@@ -13,6 +13,7 @@ import (
 	"github.com/tetherexec/tether/internal/console"
 	"github.com/tetherexec/tether/internal/metrics"
 	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // measured serves a listener, and returns what it has counted when it has ended. It waits for lines that come after a client knows its fate.
@@ -37,7 +38,7 @@ func measured(t *testing.T, cfg Config, use func(l *Listener), until ...string) 
 		return b.String()
 	}
 	for _, line := range until {
-		for deadline := time.Now().Add(30 * time.Second); !strings.Contains(text(), line+"\n"); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(hang.Limit); !strings.Contains(text(), line+"\n"); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("no line %s in\n%s", line, text())
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // serveHandler serves on loopback until the test ends, and returns the address.
@@ -90,8 +91,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	second.Close()
 
 	ended <- struct{}{}
-	io.Copy(io.Discard, r)                                // until the server has closed it
-	for deadline := time.Now().Add(30 * time.Second); ; { // the server counts the first client, and refused ones, a moment longer
+	io.Copy(io.Discard, r)                          // until the server has closed it
+	for deadline := time.Now().Add(hang.Limit); ; { // the server counts the first client, and refused ones, a moment longer
 		next, _ := upgrade(t, address)
 		select {
 		case <-began:

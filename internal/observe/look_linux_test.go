@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // stranger is a variable: this program, started as another user, inspects the
@@ -39,7 +41,7 @@ func started(t *testing.T, cmd *exec.Cmd) int {
 // awaitVerdict inspects until the verdict is the expected one.
 func awaitVerdict(t *testing.T, look func() Verdict, want Activity) Verdict {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(hang.Limit); ; time.Sleep(time.Millisecond) {
 		v := look()
 		if v.Activity == want {
 			return v

@@ -7,10 +7,11 @@ import (
 
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // testTimeout is how long a test waits for an event before it fails.
-const testTimeout = 60 * time.Second
+const testTimeout = hang.Limit
 
 // inBothModes runs a test with cgroups, where there are any, and without.
 func inBothModes(t *testing.T, test func(t *testing.T, s *proc.Supervisor)) {

@@ -5,9 +5,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // worker is what this program does, instead of running tests, if workerVariable is set;
@@ -70,7 +71,7 @@ func sight(e Entry) sighting {
 func (s sighting) cost() int64 { return int64(s.size) + EntryOverhead }
 
 // testTimeout is how long a test waits for an event that must happen at once.
-const testTimeout = 20 * time.Second
+const testTimeout = hang.Limit
 
 // A writer appends the pattern of one stream.
 type writer struct {

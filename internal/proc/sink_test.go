@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // testTimeout is how long a test waits for an event before it fails.
-const testTimeout = 60 * time.Second
+const testTimeout = hang.Limit
 
 // A recorder is a sink that records events, and that a test can block.
 type recorder struct {

@@ -15,13 +15,14 @@ import (
 
 	"github.com/tetherexec/tether/internal/tethertest/frames"
 
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testTimeout is how long a test waits for something that must happen.
-const testTimeout = 20 * time.Second
+const testTimeout = hang.Limit
 
 // handlerFuncs is a Handler.
 type handlerFuncs struct {

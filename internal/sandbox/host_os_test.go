@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
@@ -82,7 +83,7 @@ func TestReadFileDoesNotWait(t *testing.T) {
 		if !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("ReadFile returned %v, want fs.ErrInvalid", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(hang.Limit):
 		t.Error("ReadFile waits for a writer of the FIFO")
 		if f, err := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
 			f.Close()

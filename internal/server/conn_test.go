@@ -12,6 +12,7 @@ import (
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // A log outlives the connections that have listened to it and must not keep them in
@@ -36,7 +37,7 @@ func TestLogReleasesEndedConnections(t *testing.T) {
 		}
 		return weak.Make(c)
 	}()
-	for deadline := time.Now().Add(30 * time.Second); gone.Value() != nil; runtime.GC() {
+	for deadline := time.Now().Add(hang.Limit); gone.Value() != nil; runtime.GC() {
 		if time.Now().After(deadline) {
 			t.Fatal("the log still holds the connection")
 		}

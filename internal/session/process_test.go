@@ -14,6 +14,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -127,7 +128,7 @@ func TestEndKillsEverythingAndWaits(t *testing.T) {
 		}
 		pids = append(pids, p.child.Pid())
 		var text []byte
-		for deadline := time.Now().Add(10 * time.Second); len(text) == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(hang.Limit); len(text) == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			text, _ = os.ReadFile(file)
 		}
 		var grandchild int

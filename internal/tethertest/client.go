@@ -10,10 +10,12 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // timeLimit bounds each wait for an event that must happen. It is long enough for a busy machine.
-const timeLimit = 30 * time.Second
+const timeLimit = hang.Limit
 
 // A Client is a Conn for the goroutine of a test. Its methods end the test if they fail or wait for too long.
 type Client struct {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"os/exec"
 	"testing"
-	"time"
 
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 // withinTime bounds a test. It is much longer than any test takes.
-const withinTime = 60 * time.Second
+const withinTime = hang.Limit
 
 // Within returns a context that ends with the test, or when it takes far too long.
 func Within(t testing.TB) context.Context {

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/internal/tethertest/noproxy"
 	"github.com/tetherexec/tether/wire"
 )
@@ -187,7 +188,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 	}
 	done.Wait()
 	// The last connections are closed after their answers have been read.
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(hang.Limit); ; time.Sleep(time.Millisecond) {
 		n := c.sockets.count()
 		if n > 0 && n <= maxIdlePerHost {
 			return
@@ -523,7 +524,7 @@ func TestDialEndsWithRequest(t *testing.T) {
 // awaitSockets waits until a client has n open sockets.
 func awaitSockets(t *testing.T, c *Client, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); c.sockets.count() != n; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(hang.Limit); c.sockets.count() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d sockets are open, want %d", c.sockets.count(), n)
 		}

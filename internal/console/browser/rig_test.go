@@ -19,11 +19,12 @@ import (
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/wire"
 )
 
 // patience is how long a test waits for the page, which shares the processors with other tests. It is only spent by a test that fails.
-const patience = time.Minute
+const patience = hang.Limit
 
 // watch runs in each page before its own script: it notes what the browser complains about.
 const watch = `

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -152,7 +153,7 @@ func TestCrash(t *testing.T) {
 func (b *fixture) stop(pid int) {
 	b.Helper()
 	b.must(unix.Kill(pid, unix.SIGSTOP))
-	for deadline := time.Now().Add(10 * time.Second); !stopped(pid); runtime.Gosched() {
+	for deadline := time.Now().Add(hang.Limit); !stopped(pid); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			b.Fatal("the helper runs on after SIGSTOP")
 		}
@@ -170,7 +171,7 @@ func stopped(pid int) bool {
 // waitPending waits until a request is in progress.
 func (b *fixture) waitPending(h *worker) {
 	b.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(hang.Limit); ; {
 		h.mu.Lock()
 		n := len(h.pending)
 		h.mu.Unlock()
@@ -356,7 +357,7 @@ func TestDescriptors(t *testing.T) {
 	}
 	for h, before := range inside {
 		// The helper closes a file after it was sent.
-		for deadline := time.Now().Add(10 * time.Second); descriptors(t, b.pid(h)) > before; {
+		for deadline := time.Now().Add(hang.Limit); descriptors(t, b.pid(h)) > before; {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d descriptors inside, before %d", descriptors(t, b.pid(h)), before)
 			}

@@ -23,10 +23,11 @@ import (
 	"github.com/tetherexec/tether/internal/fleet/hub"
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // Patience bounds each wait for an event that must happen. It is long enough for a busy machine.
-const Patience = 30 * time.Second
+const Patience = hang.Limit
 
 // A Fleet is a hub, to which hosts and gateways connect. Everything ends with the test.
 type Fleet struct {

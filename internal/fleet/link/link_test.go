@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/nettest"
 
 	"github.com/tetherexec/tether/internal/fleet"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,7 +39,7 @@ type accepted struct {
 	open string
 }
 
-const patience = 30 * time.Second
+const patience = hang.Limit
 
 var errAway = errors.New("the bus is away")
 

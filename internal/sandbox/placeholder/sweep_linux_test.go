@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/filelock"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 )
 
 // When a ledger is closed while another one guards its placeholder, a sweeper removes the
@@ -33,7 +34,7 @@ func TestSweeperOutlivesLedger(t *testing.T) {
 	lock, err := sweeperLock(b.registry)
 	b.must(err)
 	defer lock.close()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) { // until it has the lock
+	for deadline := time.Now().Add(hang.Limit); ; time.Sleep(time.Millisecond) { // until it has the lock
 		alone, err := lock.lock(filelock.Shared)
 		b.must(err)
 		if !alone {

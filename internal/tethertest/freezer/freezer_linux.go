@@ -12,11 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 // patience is how long the kernel may take.
-const patience = time.Minute
+const patience = hang.Limit
 
 // A Freezer is a control group of version 1 whose processes the kernel does not let run, not even to die: they look like
 // processes that wait for a dead disk.

@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/tethertest/frames"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
 	"github.com/tetherexec/tether/wire"
 )
 
 // timeLimit bounds each wait. It is much longer than any test takes.
-const timeLimit = 60 * time.Second
+const timeLimit = hang.Limit
 
 // A Server accepts connections and hands them to the test.
 type Server struct {
