@@ -111,10 +111,11 @@ type agent struct {
 }
 
 // startAgent starts the program of a client. It ends with the test.
-func startAgent(t *testing.T, in language) *agent {
+func startAgent(t *testing.T, in language, env ...string) *agent {
 	t.Helper()
 	a := &agent{t: t, waiting: map[int]chan answer{}}
 	cmd := in.command(t)
+	cmd.Env = append(cmd.Environ(), env...)
 	cmd.Stderr = &a.stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -207,6 +208,7 @@ type result struct {
 	Code        int      `json:"code"`
 	Running     bool     `json:"running"`
 	Names       []string `json:"names"`
+	Proxy       string   `json:"proxy"`
 	Size        int64    `json:"size"`
 	IsFile      bool     `json:"isFile"`
 	IsDirectory bool     `json:"isDirectory"`

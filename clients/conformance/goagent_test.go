@@ -12,6 +12,9 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"log/slog"
+	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +23,7 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/client/files"
+	"github.com/tetherexec/tether/internal/host"
 )
 
 // runGoAgent carries out commands with the Go client until the input ends.
@@ -101,6 +105,10 @@ type command struct {
 	Last      int
 	Signal    string
 	Path      string
+	Env       map[string]string
+	Scheme    string
+	Host      string
+	Port      int
 }
 
 type goAgent struct {
@@ -141,8 +149,21 @@ func numbers(first, last int) []byte {
 }
 
 func (g *goAgent) carryOut(c command) (any, error) {
-	if c.Do == "connect" {
+	switch c.Do {
+	case "connect":
 		return g.connect(c)
+	case "proxy":
+		var env []string
+		for name, value := range c.Env {
+			env = append(env, name+"="+value)
+		}
+		address := ""
+		if !host.IsThisMachine(c.Host) { // as in package client
+			if p := host.ProxiesOf(env, slog.New(slog.DiscardHandler)).For(c.Scheme, net.JoinHostPort(c.Host, strconv.Itoa(c.Port))); p != nil {
+				address = p.Address()
+			}
+		}
+		return map[string]any{"proxy": address}, nil
 	}
 	if c.Process != "" && c.Do != "start" {
 		g.mu.Lock()
@@ -186,6 +207,13 @@ func (g *goAgent) carryOut(c command) (any, error) {
 }
 
 func (g *goAgent) connect(c command) (any, error) {
+	for _, name := range proxyVariables {
+		if value, named := c.Env[name]; named {
+			os.Setenv(name, value)
+		} else {
+			os.Unsetenv(name)
+		}
+	}
 	opts := client.Options{Name: "conformance", TTL: time.Duration(c.TTLMs) * time.Millisecond, Silence: time.Duration(c.SilenceMs) * time.Millisecond}
 	dialled, err := client.Dial(g.ctx, c.URL, opts)
 	if err != nil {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/certs"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -20,7 +22,8 @@ type stage struct {
 	*agent
 	server *tethertest.Server
 	cable  *cable.Cable
-	dir    string // for files
+	dir    string      // for files
+	secure *tls.Config // with a certificate that the agent trusts
 }
 
 // sessionTTL is how long a server keeps a session without a connection: longer than a scene of a busy machine cuts one.
@@ -67,13 +70,23 @@ var script = []struct {
 	{"much output through many cuts", muchOutput},
 	{"files", filesOnce},
 	{"files through cuts", filesThroughCuts},
+	{"no proxy", noProxy},
+	{"through a proxy", throughProxies},
+	{"proxy that refuses", refusingProxies},
 }
 
 func TestClients(t *testing.T) {
 	for _, in := range languages {
 		t.Run(in.name, func(t *testing.T) {
 			t.Parallel()
-			a := startAgent(t, in) // one for all: starting programs takes longer than most scenes
+			cert, key := certs.New(t, "conformance", "build.invalid")
+			pair, err := tls.LoadX509KeyPair(cert, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			secure := &tls.Config{Certificates: []tls.Certificate{pair}}
+			// One for all: starting programs takes longer than most scenes.
+			a := startAgent(t, in, "SSL_CERT_FILE="+cert, "NODE_EXTRA_CA_CERTS="+cert)
 			for _, row := range script {
 				t.Run(row.name, func(t *testing.T) {
 					whole := a.t
@@ -81,7 +94,7 @@ func TestClients(t *testing.T) {
 					defer func() { a.t = whole }()
 					s := tethertest.StartServer(t, server.Config{Version: "1.0"})
 					defer func() { a.answer("close", a.begin("close", nil)) }() // fails if the session is lost
-					row.play(&stage{agent: a, server: s, cable: tethertest.LayCable(t, s.URL), dir: t.TempDir()})
+					row.play(&stage{agent: a, server: s, cable: tethertest.LayCable(t, s.URL), dir: t.TempDir(), secure: secure})
 				})
 			}
 		})

@@ -6,10 +6,14 @@ docs/clients.md describes the commands.
 import asyncio
 import hashlib
 import json
+import os
 import sys
 from typing import Any
 
 import tetherexec
+from tetherexec import _proxy
+
+PROXY_VARIABLES = [name for upper in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY") for name in (upper, upper.lower())]
 
 ERRORS = (  # the names of errors in answers; the first that fits
     (tetherexec.TakenOverError, "takenOver"),
@@ -52,7 +56,14 @@ class Agent:
         self.streams: dict[str, dict[str, Summary]] = {}
         self.last: dict[str, int] = {}  # the number of the last event of each process
 
+    async def proxy(self, c: Any) -> dict:
+        proxy = _proxy.proxy_for(c["scheme"] == "wss", c["host"], c["port"], c["env"])
+        return {"proxy": str(proxy or "")}
+
     async def connect(self, c: Any) -> dict:
+        for name in PROXY_VARIABLES:
+            os.environ.pop(name, None)
+        os.environ.update(c.get("env", {}))
         self.client = await tetherexec.connect(c["url"], ttl=c.get("ttlMs", 30_000) / 1000, silence=c.get("silenceMs", 20_000) / 1000)
         return {"sessionId": self.client.session_id, "publicId": self.client.public_id}
 

@@ -76,7 +76,7 @@ async def forgotten(client: tetherexec.Client) -> None:
 class Connections(unittest.IsolatedAsyncioTestCase):
     async def ends_with(self, message: str, notified: Any = None) -> None:
         socket = Socket()
-        connection = Connection(socket, notified, notified)
+        connection = Connection(socket, None, notified, notified)
         call = asyncio.ensure_future(connection.call("environment/status"))
         while not connection._calls:
             await asyncio.sleep(0)

@@ -1,6 +1,7 @@
 """One connection to a server: a WebSocket with JSON-RPC on it."""
 
 import asyncio
+import inspect
 import json
 from typing import Any, Awaitable, Callable
 from urllib.parse import urlsplit
@@ -8,6 +9,7 @@ from urllib.parse import urlsplit
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from . import protocol
+from ._proxy import Tunnel, open_tunnel, proxy_for
 from .errors import ConnectError, ConnectionLost, ProtocolError, ServerStoppedError, TakenOverError, server_error
 
 try:  # websockets 13 and later
@@ -19,6 +21,9 @@ except ImportError:  # 10 to 12
 
     _HEADERS = "extra_headers"
 
+# websockets 15 and later look for proxies themselves, and disagree about NO_PROXY.
+_NO_PROXY = {"proxy": None} if "proxy" in inspect.signature(_connect.__init__).parameters else {}
+
 CONNECT_TIMEOUT = 10.0  # seconds, for TCP, TLS and the upgrade
 MAX_MESSAGE = 64 << 20  # bytes of a message of the server
 MAX_CALLS = 1024  # requests that wait for their answers on a connection
@@ -28,8 +33,9 @@ CLOSE_POLICY = 1008
 CLOSE_RESTART = 1012
 
 
-async def open_socket(url: str, token: str | None, ssl: Any, silence: float) -> Any:
-    """Opens the WebSocket. silence is after how many seconds without an answer to a ping the connection counts as lost."""
+async def open_socket(url: str, token: str | None, ssl: Any, silence: float) -> tuple[Any, Tunnel | None]:
+    """Opens the WebSocket, perhaps in a tunnel. silence is after how many seconds without an answer to a ping the connection counts as
+    lost."""
     options: dict[str, Any] = {
         "open_timeout": CONNECT_TIMEOUT,
         "ping_interval": silence / 2,
@@ -45,13 +51,38 @@ async def open_socket(url: str, token: str | None, ssl: Any, silence: float) -> 
         options["ssl"] = ssl
     try:
         if url.startswith("unix://"):
-            return await _unix_connect(url.removeprefix("unix://"), "ws://localhost/", **options)
-        if urlsplit(url).scheme not in ("ws", "wss"):
+            return await _unix_connect(url.removeprefix("unix://"), "ws://localhost/", **options), None
+        u = urlsplit(url)
+        if u.scheme not in ("ws", "wss") or not u.hostname:
             raise ConnectError(f"the address {url} is not one of ws://, wss:// and unix://")
-        return await _connect(url, **options)
+        tunnel = await _tunnel_to(url, u.scheme == "wss", u.hostname, u.port)
+        try:
+            if tunnel is not None:
+                options["sock"] = tunnel.socket
+                if u.scheme == "wss":
+                    options["server_hostname"] = u.hostname
+            return await _connect(url, **_NO_PROXY, **options), tunnel
+        except BaseException:
+            if tunnel is not None:
+                await tunnel.close()
+            raise
     except (OSError, asyncio.TimeoutError, TimeoutError, InvalidHandshake, InvalidURI, EOFError) as e:
         status = getattr(e, "status_code", 0) or getattr(getattr(e, "response", None), "status_code", 0)
         raise ConnectError(f"cannot connect to {url}: {e or type(e).__name__}", status) from e
+
+
+async def _tunnel_to(url: str, secure: bool, host: str, port: int | None) -> Tunnel | None:
+    """Opens a tunnel to the server if the environment names a proxy for it."""
+    port = port or (443 if secure else 80)
+    proxy = proxy_for(secure, host, port)
+    if proxy is None:
+        return None
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            return await open_tunnel(proxy, host, port)
+    except (OSError, EOFError) as e:  # a TimeoutError is an OSError
+        why = str(e) or f"no answer within {CONNECT_TIMEOUT:g} s"
+        raise ConnectError(f"cannot connect to {url}: the proxy at {proxy}, which the environment names, does not lead there: {why}") from e
 
 
 class Connection:
@@ -60,10 +91,11 @@ class Connection:
     def __init__(
         self,
         socket: Any,
+        tunnel: Tunnel | None,
         on_notification: Callable[[str, Any], Awaitable[None]],
         on_request: Callable[[str, Any], Awaitable[Any]],
     ):
-        self._socket = socket
+        self._socket, self._tunnel = socket, tunnel
         self._on_notification, self._on_request = on_notification, on_request
         self._calls: dict[int, tuple[str, asyncio.Future]] = {}
         self._slots = asyncio.Semaphore(MAX_CALLS)
@@ -199,6 +231,8 @@ class Connection:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._socket.close()
+        if self._tunnel is not None:
+            await self._tunnel.close()
         if not self.ended.is_set():
             self._over(None)
 

@@ -113,8 +113,8 @@ class Client:
 
     async def _attempt(self, session_id: str | None) -> Connection:
         """Connects and opens the session, or resumes it."""
-        socket = await open_socket(self.url, self._token, self._ssl, self._silence)
-        connection = Connection(socket, self._notified, self._asked)
+        socket, tunnel = await open_socket(self.url, self._token, self._ssl, self._silence)
+        connection = Connection(socket, tunnel, self._notified, self._asked)
         try:
             async with asyncio.timeout(INITIALIZE_TIMEOUT):
                 await self._initialize(connection, session_id)

@@ -5,6 +5,9 @@ import { createHash, type Hash } from "node:crypto";
 import { createInterface } from "node:readline";
 
 import * as tether from "./index.js";
+import { addressOf, proxyFor } from "./proxy.js";
+
+const proxyVariables = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"].flatMap((name) => [name, name.toLowerCase()]);
 
 /** The names of errors in answers; the first that fits. */
 const errors: [new (...args: never[]) => Error, string][] = [
@@ -65,6 +68,10 @@ interface Command {
   last: number;
   signal: tether.protocol.SignalAny;
   path: string;
+  env?: Record<string, string>;
+  scheme: string;
+  host: string;
+  port: number;
 }
 
 /** A Started process, and what was read of it. */
@@ -78,7 +85,13 @@ let client: tether.Client;
 const started = new Map<string, Started>();
 
 const commands: Record<string, (c: Command) => Promise<unknown>> = {
+  async proxy(c) {
+    const proxy = proxyFor(c.scheme === "wss", c.host, c.port, c.env);
+    return { proxy: proxy ? addressOf(proxy) : "" };
+  },
   async connect(c) {
+    for (const name of proxyVariables) delete process.env[name];
+    Object.assign(process.env, c.env);
     client = await tether.connect(c.url, { ttlMs: c.ttlMs, silenceMs: c.silenceMs });
     return { sessionId: client.sessionId, publicId: client.publicId };
   },

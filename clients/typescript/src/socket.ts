@@ -1,5 +1,7 @@
 // WebSockets: the library ws under Node, the browser's own elsewhere.
 
+import type { Duplex } from "node:stream";
+
 import { ConnectError } from "./errors.js";
 
 /** connectTimeoutMs bounds an attempt: TCP, TLS and the upgrade. */
@@ -33,7 +35,9 @@ export async function openSocket(url: string, token: string | undefined): Promis
 async function openNodeSocket(url: string, token: string | undefined): Promise<Socket> {
   const { WebSocket } = await import("ws");
   const target = url.startsWith("unix://") ? `ws+unix://${url.slice("unix://".length)}:/` : url;
+  const tunnel = await tunnelTo(url);
   const ws = new WebSocket(target, {
+    ...(tunnel ? { createConnection: tunnel } : {}),
     headers: token === undefined ? {} : { Authorization: `Bearer ${token}` },
     handshakeTimeout: connectTimeoutMs,
     maxPayload: maxMessage,
@@ -63,6 +67,29 @@ async function openNodeSocket(url: string, token: string | undefined): Promise<S
       socket.onEnd(code, reason.toString());
     });
   });
+}
+
+/** tunnelTo opens a tunnel to the server if the environment names a proxy for it. It returns how the WebSocket gets its connection. */
+async function tunnelTo(url: string): Promise<((options: object) => Duplex) | undefined> {
+  if (url.startsWith("unix://")) return undefined;
+  const { addressOf, openTunnel, proxyFor } = await import("./proxy.js");
+  const u = new URL(url);
+  const secure = u.protocol === "wss:";
+  const port = Number(u.port) || (secure ? 443 : 80);
+  const proxy = proxyFor(secure, u.hostname, port);
+  if (!proxy) return undefined;
+  let socket: Awaited<ReturnType<typeof openTunnel>>;
+  try {
+    socket = await openTunnel(proxy, u.hostname, port, connectTimeoutMs);
+  } catch (e) {
+    const why = `the proxy at ${addressOf(proxy)}, which the environment names, does not lead there: ${e instanceof Error ? e.message : e}`;
+    throw new ConnectError(`cannot connect to ${url}: ${why}`);
+  }
+  if (!secure) return () => socket;
+  const tls = await import("node:tls");
+  const net = await import("node:net");
+  const host = u.hostname.replace(/^\[|\]$/g, "");
+  return () => tls.connect({ socket, servername: net.isIP(host) ? "" : host });
 }
 
 function openBrowserSocket(url: string): Promise<Socket> {

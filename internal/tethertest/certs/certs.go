@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// New writes a self-signed certificate for 127.0.0.1 and its key, and returns the names of the files. Servers and clients can use it.
-func New(t testing.TB, name string) (cert, key string) {
+// New writes a self-signed certificate for 127.0.0.1 and for hosts, and its key, and returns the names of the files. Servers and clients can
+// use it.
+func New(t testing.TB, name string, hosts ...string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -28,6 +29,7 @@ func New(t testing.TB, name string) (cert, key string) {
 		NotBefore:             time.Now().Add(-time.Hour),
 		NotAfter:              time.Now().Add(time.Hour),
 		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:              hosts,
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
