@@ -312,8 +312,14 @@ func TestFleetRefusals(t *testing.T) {
 	if got := f.tether(nil, "run", "--url", url, "--", "echo", "hi"); got != (end{stdout: "hi\n"}) {
 		t.Errorf("%+v", got)
 	}
+	tethertest.Eventually(t, func() error {
+		if log := own.stderr.String(); !strings.Contains(log, "level=ERROR msg=\"this server is not in the fleet") {
+			return errors.New(log)
+		}
+		return nil
+	})
 	own.Process.Signal(syscall.SIGTERM)
-	if own.Wait(); own.ProcessState.ExitCode() != 0 || !strings.Contains(own.stderr.String(), "level=ERROR msg=\"this server is not in the fleet") {
+	if own.Wait(); own.ProcessState.ExitCode() != 0 {
 		t.Errorf("%v: %s", own.ProcessState, own.stderr)
 	}
 

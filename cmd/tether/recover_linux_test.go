@@ -68,24 +68,6 @@ func (w *firstWrite) Write(b []byte) (int, error) {
 	return w.to.Write(b)
 }
 
-// A sharedBuffer can be read while it is written.
-type sharedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *sharedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *sharedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // If standard error is a file, the beginning and the end of a longer outage are a line each; --quiet
 // leaves them out.
 func TestOutageIsReportedInLines(t *testing.T) {

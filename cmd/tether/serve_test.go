@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,8 +24,28 @@ type program struct {
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
 	output io.Closer // of stdout
-	stderr *bytes.Buffer
+	stderr *sharedBuffer
 }
+
+// A sharedBuffer can be read while it is written.
+type sharedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *sharedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *sharedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func (b *sharedBuffer) Bytes() []byte { return []byte(b.String()) }
 
 func startTether(t *testing.T, args ...string) *program {
 	t.Helper()
@@ -44,7 +65,7 @@ func startTetherEnv(t *testing.T, env []string, args ...string) *program {
 // startProgram starts a command that executes tether.
 func startProgram(t *testing.T, env []string, cmd *exec.Cmd) *program {
 	t.Helper()
-	p := &program{Cmd: cmd, stderr: new(bytes.Buffer)}
+	p := &program{Cmd: cmd, stderr: new(sharedBuffer)}
 	var err error
 	p.Env = append(os.Environ(), beTether+"=1", "GORACE=atexit_sleep_ms=0", "XDG_STATE_HOME="+t.TempDir())
 	p.Env = append(p.Env, env...)
@@ -83,7 +104,7 @@ func (p *program) endsWith(t *testing.T, code int) {
 		t.Errorf("more on standard output: %q, %v", rest, err)
 	}
 	p.Wait()
-	if got := p.ProcessState.ExitCode(); got != code || p.stderr.Len() > 0 {
+	if got := p.ProcessState.ExitCode(); got != code || p.stderr.String() != "" {
 		t.Errorf("ended with %v, want exit code %d; standard error: %s", p.ProcessState, code, p.stderr)
 	}
 }
