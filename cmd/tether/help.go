@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,31 +85,42 @@ func writeUsage(w io.Writer, cmd *cobra.Command) {
 
 // writeFlags prints the flags under their headings.
 func writeFlags(w io.Writer, fs *pflag.FlagSet) {
-	const other = "Other"
-	var headings []string
-	groups := map[string]*pflag.FlagSet{}
-	fs.SortFlags = false // as defined: what belongs together stands together
+	for _, g := range groupedFlags(fs) {
+		fmt.Fprintf(w, "\n%s:\n%s\n", g.heading, strings.TrimRight(g.flags.FlagUsages(), "\n"))
+	}
+}
+
+// A flagGroup is a heading in the help, with its flags.
+type flagGroup struct {
+	heading string
+	flags   *pflag.FlagSet
+}
+
+// groupedFlags returns the flags that the help shows, as they were defined: what belongs together stands together. Flags without a
+// heading come last.
+func groupedFlags(fs *pflag.FlagSet) (groups []flagGroup) {
+	other := flagGroup{"Other", pflag.NewFlagSet("", pflag.ContinueOnError)}
+	other.flags.SortFlags = false
+	fs.SortFlags = false
 	fs.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden {
+		h := f.Annotations[groupKey]
+		switch {
+		case f.Hidden:
+			return
+		case h == nil:
+			other.flags.AddFlag(f)
 			return
 		}
-		heading := other
-		if h := f.Annotations[groupKey]; h != nil {
-			heading = h[0]
+		i := slices.IndexFunc(groups, func(g flagGroup) bool { return g.heading == h[0] })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, flagGroup{h[0], pflag.NewFlagSet(h[0], pflag.ContinueOnError)})
+			groups[i].flags.SortFlags = false
 		}
-		if groups[heading] == nil {
-			groups[heading] = pflag.NewFlagSet(heading, pflag.ContinueOnError)
-			groups[heading].SortFlags = false
-			if heading != other {
-				headings = append(headings, heading)
-			}
-		}
-		groups[heading].AddFlag(f)
+		groups[i].flags.AddFlag(f)
 	})
-	if groups[other] != nil {
-		headings = append(headings, other)
+	if other.flags.HasFlags() {
+		groups = append(groups, other)
 	}
-	for _, heading := range headings {
-		fmt.Fprintf(w, "\n%s:\n%s\n", heading, strings.TrimRight(groups[heading].FlagUsages(), "\n"))
-	}
+	return groups
 }

@@ -50,6 +50,9 @@ func run(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	if len(args) == 1 && args[0] == consoleFilesCommand {
 		return report(stderr, "tether", printConsoleFiles(stdout))
 	}
+	if len(args) == 2 && args[0] == packageFilesCommand {
+		return report(stderr, "tether", printPackageFiles(stdout, args[1]))
+	}
 	args = serverFirst(args)
 	if err := handOver(args); err != nil {
 		return report(stderr, "tether", err)

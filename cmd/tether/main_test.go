@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
 	"github.com/tetherexec/tether/internal/crash"
@@ -153,18 +152,6 @@ func removeLater(dir string) {
 	builtMu.Lock()
 	defer builtMu.Unlock()
 	builtDirs = append(builtDirs, dir)
-}
-
-// commandNames returns the names of a command and of its subcommands, without the name of the root
-// command and without the subcommands of completion, which are cobra's.
-func commandNames(cmd *cobra.Command, prefix string) []string {
-	names := []string{strings.TrimSpace(prefix)}
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() && cmd.Name() != "completion" {
-			names = append(names, commandNames(sub, prefix+" "+sub.Name())...)
-		}
-	}
-	return names
 }
 
 func TestHelp(t *testing.T) {

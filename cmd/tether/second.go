@@ -25,6 +25,10 @@ const prefixCompanion = "be-companion"
 // consoleFilesCommand, as the only argument, makes a companion print the files of the console's page.
 const consoleFilesCommand = "print-console"
 
+// packageFilesCommand, with a date as in 2026-01-31, makes a companion print the files of packages that are made from its commands: manual
+// pages, completions, unit files. tools/release uses it.
+const packageFilesCommand = "print-package"
+
 // The names of the commands that are in companions, and what the list of commands says about them.
 const (
 	nameCp, shortCp           = "cp", "Copy files and directories to another machine, or from there"

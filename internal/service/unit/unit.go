@@ -2,6 +2,7 @@
 package unit
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -22,6 +23,7 @@ type Options struct {
 	RunAs   string   // the user of a system unit
 	Listen  string   // --listen of the server; "": the socket of a socket unit
 	Args    []string // further arguments of `tether serve`
+	Mark    string   // the first line of the files; "": Mark
 }
 
 // File is a unit file.
@@ -56,7 +58,7 @@ func (o Options) service() string {
 		words = append(words, argument(word))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n[Unit]\nDescription=tether, which runs commands for clients on other machines\nDocumentation=https://github.com/tetherexec/tether\n", Mark)
+	fmt.Fprintf(&b, "%s\n[Unit]\nDescription=tether, which runs commands for clients on other machines\nDocumentation=https://github.com/tetherexec/tether\n", o.mark())
 	if o.Listen == "" {
 		fmt.Fprintf(&b, "Requires=%s\nAfter=%[1]s\n", Socket)
 	}
@@ -110,8 +112,10 @@ DirectoryMode=%s
 %s
 [Install]
 WantedBy=sockets.target
-`, Mark, o.target("0755", "0700"), owner)
+`, o.mark(), o.target("0755", "0700"), owner)
 }
+
+func (o Options) mark() string { return cmp.Or(o.Mark, Mark) }
 
 // target returns the value for a unit of the system, or of a user.
 func (o Options) target(system, user string) string {
