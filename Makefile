@@ -20,7 +20,7 @@ PLAIN := docs examples schema $(addprefix internal/,codexhome confine/explain fl
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit test-plain test-cli test-conformance test-interop test-console test-clients interop record soak model bench fuzz demos fleet-demo clean bubblewrap websockets schema
+.PHONY: help build run test check test-unit test-plain test-cli test-conformance test-interop test-console test-clients test-release release release-check interop record soak model bench fuzz demos fleet-demo clean bubblewrap websockets schema
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,8 +31,8 @@ build: ## build bin/tether, and bin/tether-mcp and bin/tether-fleet, which have 
 run: build ## build, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
 
-test: bubblewrap ## everything CI runs: check and the seven targets below, three at a time
-	@scripts/in-memory $(MAKE) --no-print-directory -j 3 check test-unit test-plain test-cli test-conformance test-interop test-console test-clients
+test: bubblewrap ## everything CI runs: check and the eight targets below, three at a time
+	@scripts/in-memory $(MAKE) --no-print-directory -j 3 check test-unit test-plain test-cli test-conformance test-interop test-console test-clients test-release
 
 check: ## format, vet for each platform, lint, compare the schema with the code
 	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
@@ -74,6 +74,16 @@ test-console: ## the page of the console, under node and in a browser
 test-clients: websockets ## the clients in Go, Python and TypeScript, with one script
 	@scripts/build-typescript
 	go test -vet=off -timeout $(TIMEOUT) ./clients/conformance
+
+test-release: ## the files of a release, made of a tiny program; install.sh
+	go -C tools vet ./release
+	go -C tools test -vet=off -timeout $(TIMEOUT) ./release
+
+release: ## all files of a release for six platforms, in dist; sends nothing anywhere
+	@scripts/release dist
+
+release-check: ## build the release twice and compare, install it in a clean Debian, run its image; root, takes about 15 minutes
+	@scripts/release-check
 
 interop: build ## compare bin/tether and the recording with the live reference
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(TIMEOUT) ./interop -live
