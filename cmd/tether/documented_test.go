@@ -44,6 +44,7 @@ func TestDocumentedCommandLines(t *testing.T) {
 var otherFlags = map[string]string{
 	"--experimental-websocket": "node",
 	"--bind-fd":                "bubblewrap",
+	"--from":                   "install.sh",
 }
 
 // Every flag that a sentence in README.md or in docs mentions is a flag of some command.
