@@ -15,6 +15,8 @@ esac
 if ! getent passwd tether >/dev/null; then
 	useradd --system --user-group --home-dir /var/lib/tether --no-create-home --shell /bin/sh --comment 'commands of tether' tether
 fi
+# tether.service has the same directory as its StateDirectory=.
+[ -d /var/lib/tether ] || install -d -m 0700 -o tether -g tether /var/lib/tether
 
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true
