@@ -71,6 +71,12 @@ ERROR_STDIN_CLOSED = "stdinClosed"
 ERROR_UPLOAD_DIFFERS = "uploadDiffers"
 # the bytes that arrived do not have the digest of the commit
 ERROR_DIGEST_MISMATCH = "digestMismatch"
+# the session has no such forwarded connection (any more)
+ERROR_UNKNOWN_PORT = "unknownPort"
+# the server does not forward to this target
+ERROR_PORT_DENIED = "portDenied"
+# the target cannot be reached
+ERROR_PORT_REFUSED = "portRefused"
 # the connection may only look; also for methods of the reference
 ERROR_READ_ONLY = "readOnly"
 
@@ -237,6 +243,36 @@ EVENT_CLOSED = "closed"
 # a request: may it reach this host?
 METHOD_NETWORK_POLICY_REQUEST = "network/policyRequest"
 NOTE_NETWORK_POLICY_DECISION = "network/policyDecision"
+
+# Methods of forwarded connections. A forwarded connection joins a TCP connection that the client has accepted with one that the server has made
+# to a target. It belongs to the session, and goes on after a lost connection between client and server.
+#
+# Each direction is a sequence of bytes with offsets from 0. The sender keeps the bytes that are not acknowledged, and sends no byte at or behind the limit of
+# the receiver.
+METHOD_PORT_OPEN = "tether/port/open"
+METHOD_PORT_CLOSE = "tether/port/close"
+# bytes for the target
+NOTE_PORT_WRITE = "tether/port/write"
+# the client has handed on bytes of the target
+NOTE_PORT_ACK = "tether/port/ack"
+# bytes of the target
+NOTE_PORT_DATA = "tether/port/data"
+# the server has handed on bytes to the target
+NOTE_PORT_ACKED = "tether/port/acked"
+# the connection to the target has failed
+NOTE_PORT_FAILED = "tether/port/failed"
+
+# Limits of forwarded connections.
+# bytes of a connectionId
+MAX_PORT_ID = 64
+# bytes of one message
+MAX_PORT_CHUNK = 65536
+# PortAckEvery is how many bytes a receiver may have handed on without having acknowledged them. A sender that keeps fewer than twice as many
+# could wait for ever.
+PORT_ACK_EVERY = 32768
+
+# PortDataOverhead is an upper bound for the size of a PortData message without its id and its chunk.
+PORT_DATA_OVERHEAD = 128
 
 # ReferenceVersion is the release of the reference whose protocol this is.
 REFERENCE_VERSION = "0.166.0"
@@ -876,7 +912,7 @@ class ErrorObject(TypedDict):
     data: NotRequired["Any"]
 
 # ErrorReason is the reason of an error of a method under tether/, for programs.
-ErrorReason: TypeAlias = Literal["unknownProcess", "stdinClosed", "uploadDiffers", "digestMismatch", "readOnly"]
+ErrorReason: TypeAlias = Literal["unknownProcess", "stdinClosed", "uploadDiffers", "digestMismatch", "unknownPort", "portDenied", "portRefused", "readOnly"]
 
 
 class FileSystemPolicyRestricted(TypedDict):
@@ -1638,6 +1674,78 @@ class PolicyContext(TypedDict):
     cwd: NotRequired["PathURI | None"]
 
     workspaceRoots: NotRequired["list[PathURI]"]
+
+
+class PortAck(TypedDict):
+    """PortAck is the notification tether/port/ack or tether/port/acked."""
+
+    connectionId: "str"
+
+    # all bytes before it were handed on
+    offset: "int"
+
+    # bytes before it are taken
+    limit: "int"
+
+
+class PortCloseParams(TypedDict):
+    """PortCloseParams ends a forwarded connection. A connection that is not known is closed already."""
+
+    connectionId: "str"
+
+    # true: the target sees a reset
+    abort: NotRequired["bool | None"]
+
+
+class PortData(TypedDict):
+    """PortData is the notification tether/port/write or tether/port/data. Bytes that have arrived before are ignored."""
+
+    connectionId: "str"
+
+    # of the first byte of the chunk
+    offset: "int"
+
+    chunk: "Base64"
+
+    # true: nothing follows the chunk in this direction
+    end: NotRequired["bool | None"]
+
+
+class PortFailed(TypedDict):
+    """PortFailed is the notification tether/port/failed. The bytes that had come from the target before were sent. The client closes the connection."""
+
+    connectionId: "str"
+
+    message: "str"
+
+
+class PortOpenParams(TypedDict):
+    """PortOpenParams opens a connection to a target, or continues it after a lost connection."""
+
+    # 1 to 64 bytes that the client has not used before in the session
+    connectionId: "str"
+
+    # a name or an IP address; absent: the server's machine, by its loopback addresses
+    host: NotRequired["str | None"]
+
+    port: "int"
+
+    # the client takes the bytes of the target before this offset
+    limit: "int"
+
+    # Received continues a connection: the client has all bytes of the target before this offset. Without it, a connection is opened; if
+    # it exists already, because the answer was lost, the answer is the same.
+    received: NotRequired["int | None"]
+
+
+class PortOpenResult(TypedDict):
+    """PortOpenResult answers tether/port/open."""
+
+    # the server has all bytes of the client before this offset: continue here
+    received: "int"
+
+    # the server takes the bytes of the client before this offset
+    limit: "int"
 
 
 class ProcessClosed(TypedDict):
@@ -2961,6 +3069,13 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/upload/status": ("client", UploadParams, UploadStatusResult, "upload"),
     "tether/upload/commit": ("client", UploadCommitParams, Empty, "upload"),
     "tether/upload/abort": ("client", UploadParams, Empty, "upload"),
+    "tether/port/open": ("client", PortOpenParams, PortOpenResult, "ports"),
+    "tether/port/close": ("client", PortCloseParams, Empty, "ports"),
+    "tether/port/write": ("client", PortData, None, "ports"),
+    "tether/port/ack": ("client", PortAck, None, "ports"),
+    "tether/port/data": ("server", PortData, None, "ports"),
+    "tether/port/acked": ("server", PortAck, None, "ports"),
+    "tether/port/failed": ("server", PortFailed, None, "ports"),
     "tether/process/resize": ("client", ResizeParams, Empty, "resize"),
     "tether/process/closeStdin": ("client", CloseStdinParams, Empty, "closeStdin"),
     "tether/process/signal": ("client", SignalAnyParams, Empty, "signal"),

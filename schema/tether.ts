@@ -67,6 +67,12 @@ export const ErrorStdinClosed = "stdinClosed";
 export const ErrorUploadDiffers = "uploadDiffers";
 /** the bytes that arrived do not have the digest of the commit */
 export const ErrorDigestMismatch = "digestMismatch";
+/** the session has no such forwarded connection (any more) */
+export const ErrorUnknownPort = "unknownPort";
+/** the server does not forward to this target */
+export const ErrorPortDenied = "portDenied";
+/** the target cannot be reached */
+export const ErrorPortRefused = "portRefused";
 /** the connection may only look; also for methods of the reference */
 export const ErrorReadOnly = "readOnly";
 
@@ -239,6 +245,38 @@ export const EventClosed = "closed";
 /** a request: may it reach this host? */
 export const MethodNetworkPolicyRequest = "network/policyRequest";
 export const NoteNetworkPolicyDecision = "network/policyDecision";
+
+// Methods of forwarded connections. A forwarded connection joins a TCP connection that the client has accepted with one that the server has made
+// to a target. It belongs to the session, and goes on after a lost connection between client and server.
+//
+// Each direction is a sequence of bytes with offsets from 0. The sender keeps the bytes that are not acknowledged, and sends no byte at or behind the limit of
+// the receiver.
+export const MethodPortOpen = "tether/port/open";
+export const MethodPortClose = "tether/port/close";
+/** bytes for the target */
+export const NotePortWrite = "tether/port/write";
+/** the client has handed on bytes of the target */
+export const NotePortAck = "tether/port/ack";
+/** bytes of the target */
+export const NotePortData = "tether/port/data";
+/** the server has handed on bytes to the target */
+export const NotePortAcked = "tether/port/acked";
+/** the connection to the target has failed */
+export const NotePortFailed = "tether/port/failed";
+
+// Limits of forwarded connections.
+/** bytes of a connectionId */
+export const MaxPortID = 64;
+/** bytes of one message */
+export const MaxPortChunk = 65536;
+/**
+ * PortAckEvery is how many bytes a receiver may have handed on without having acknowledged them. A sender that keeps fewer than twice as many
+ * could wait for ever.
+ */
+export const PortAckEvery = 32768;
+
+/** PortDataOverhead is an upper bound for the size of a PortData message without its id and its chunk. */
+export const PortDataOverhead = 128;
 
 /** ReferenceVersion is the release of the reference whose protocol this is. */
 export const ReferenceVersion = "0.166.0";
@@ -761,6 +799,9 @@ export type ErrorReason =
   | "stdinClosed" // the process takes no more input
   | "uploadDiffers" // the upload was opened with other parameters
   | "digestMismatch" // the bytes that arrived do not have the digest of the commit
+  | "unknownPort" // the session has no such forwarded connection (any more)
+  | "portDenied" // the server does not forward to this target
+  | "portRefused" // the target cannot be reached
   | "readOnly"; // the connection may only look; also for methods of the reference
 
 /**
@@ -1338,6 +1379,62 @@ export type Permissions =
 export interface PolicyContext {
   cwd?: PathURI | null;
   workspaceRoots?: PathURI[];
+}
+
+/** PortAck is the notification tether/port/ack or tether/port/acked. */
+export interface PortAck {
+  connectionId: string;
+  /** all bytes before it were handed on */
+  offset: number;
+  /** bytes before it are taken */
+  limit: number;
+}
+
+/** PortCloseParams ends a forwarded connection. A connection that is not known is closed already. */
+export interface PortCloseParams {
+  connectionId: string;
+  /** true: the target sees a reset */
+  abort?: boolean | null;
+}
+
+/** PortData is the notification tether/port/write or tether/port/data. Bytes that have arrived before are ignored. */
+export interface PortData {
+  connectionId: string;
+  /** of the first byte of the chunk */
+  offset: number;
+  chunk: Base64;
+  /** true: nothing follows the chunk in this direction */
+  end?: boolean | null;
+}
+
+/** PortFailed is the notification tether/port/failed. The bytes that had come from the target before were sent. The client closes the connection. */
+export interface PortFailed {
+  connectionId: string;
+  message: string;
+}
+
+/** PortOpenParams opens a connection to a target, or continues it after a lost connection. */
+export interface PortOpenParams {
+  /** 1 to 64 bytes that the client has not used before in the session */
+  connectionId: string;
+  /** a name or an IP address; absent: the server's machine, by its loopback addresses */
+  host?: string | null;
+  port: number;
+  /** the client takes the bytes of the target before this offset */
+  limit: number;
+  /**
+   * Received continues a connection: the client has all bytes of the target before this offset. Without it, a connection is opened; if
+   * it exists already, because the answer was lost, the answer is the same.
+   */
+  received?: number | null;
+}
+
+/** PortOpenResult answers tether/port/open. */
+export interface PortOpenResult {
+  /** the server has all bytes of the client before this offset: continue here */
+  received: number;
+  /** the server takes the bytes of the client before this offset */
+  limit: number;
 }
 
 /** ProcessClosed is the notification process/closed. */
@@ -2386,6 +2483,10 @@ export interface ExecRequests {
   "tether/upload/commit": { params: UploadCommitParams; result: Empty };
   /** Gives an upload up. Feature: upload. */
   "tether/upload/abort": { params: UploadParams; result: Empty };
+  /** Connects to a port for the client, or continues a forwarded connection. Feature: ports. */
+  "tether/port/open": { params: PortOpenParams; result: PortOpenResult };
+  /** Ends a forwarded connection. Feature: ports. */
+  "tether/port/close": { params: PortCloseParams; result: Empty };
   /** Changes the size of a process's terminal. Feature: resize. */
   "tether/process/resize": { params: ResizeParams; result: Empty };
   /** Ends the standard input of a process after all earlier writes. Feature: closeStdin. */
@@ -2432,6 +2533,10 @@ export interface ExecClientNotifications {
   "initialized": Empty | null | undefined;
   /** All events of a process up to this number have arrived. Feature: ack. */
   "tether/ack": AckParams;
+  /** Bytes for the target of a forwarded connection. Feature: ports. */
+  "tether/port/write": PortData;
+  /** The client has handed on bytes of the target. Feature: ports. */
+  "tether/port/ack": PortAck;
 }
 
 /** Requests of an exec-server to its client. */
@@ -2456,6 +2561,12 @@ export interface ExecServerNotifications {
   "fs/missingChanged": MissingChanged;
   /** The server shuts down, and its sessions end with it. Feature: goodbye. */
   "tether/goodbye": Empty;
+  /** Bytes of the target of a forwarded connection. Feature: ports. */
+  "tether/port/data": PortData;
+  /** The server has handed on bytes to the target. Feature: ports. */
+  "tether/port/acked": PortAck;
+  /** The connection to a target has failed. Its bytes were sent before. Feature: ports. */
+  "tether/port/failed": PortFailed;
   /** Output of an observed process. Feature: observe. */
   "tether/process/output": ObservedOutput;
   /** An observed process has exited. Feature: observe. */

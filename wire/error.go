@@ -25,6 +25,9 @@ const (
 	ErrorStdinClosed    = "stdinClosed"    // the process takes no more input
 	ErrorUploadDiffers  = "uploadDiffers"  // the upload was opened with other parameters
 	ErrorDigestMismatch = "digestMismatch" // the bytes that arrived do not have the digest of the commit
+	ErrorUnknownPort    = "unknownPort"    // the session has no such forwarded connection (any more)
+	ErrorPortDenied     = "portDenied"     // the server does not forward to this target
+	ErrorPortRefused    = "portRefused"    // the target cannot be reached
 	ErrorReadOnly       = "readOnly"       // the connection may only look; also for methods of the reference
 )
 

@@ -26,7 +26,7 @@ var (
 	fastBase64 = base64.StdEncoding.Strict()
 )
 
-var errOutputBase64 = errors.New("output is not base64")
+var errChunkBase64 = errors.New("chunk is not base64")
 
 // ParseOutput reads process/output, the notification that clients get most often, in the form in
 // which servers write it. For any other message it returns taken = false, and Parse has to read
@@ -58,19 +58,25 @@ func ParseOutput(msg []byte) (n OutputNote, taken bool, err error) {
 	if rest, ok = bytes.CutPrefix(rest, outputChunk); !ok || n.Stream == "" {
 		return n, false, nil
 	}
-	if rest, ok = bytes.CutSuffix(rest, outputTail); !ok || len(rest)%4 != 0 {
-		return n, false, nil
+	n.Chunk, taken, err = cutChunk(rest)
+	return n, taken, err
+}
+
+// cutChunk decodes base64 in place, up to the end of a notification. If taken is false, nothing was changed.
+func cutChunk(rest []byte) (chunk []byte, taken bool, err error) {
+	rest, ok := bytes.CutSuffix(rest, outputTail)
+	if !ok || len(rest)%4 != 0 {
+		return nil, false, nil
 	}
 	if bytes.IndexByte(rest, '"') >= 0 || bytes.IndexByte(rest, '\\') >= 0 {
-		return n, false, nil // more members, or an escaped slash
+		return nil, false, nil // more members, or an escaped slash
 	}
 	want := len(rest)/4*3 - padding(rest)
 	decoded, err := fastBase64.Decode(rest, rest)
 	if err != nil || decoded != want {
-		return n, true, errOutputBase64
+		return nil, true, errChunkBase64
 	}
-	n.Chunk = rest[:decoded:decoded]
-	return n, true, nil
+	return rest[:decoded:decoded], true, nil
 }
 
 // isPlain reports whether the text of a JSON string has no escapes.

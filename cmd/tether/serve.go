@@ -17,6 +17,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/console"
 	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/service"
@@ -46,6 +47,7 @@ type serveFlags struct {
 	keeper                       keeperFlags
 	file                         configFlags
 	durable                      choice
+	forward                      choice
 	machine                      machineFlags
 	limits                       serverLimitFlags
 }
@@ -139,6 +141,13 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	group(fs, "Sandbox", userSockets, sandboxBackend)
 	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "keeper", "no-keeper", "replace-frozen", "durable", "concurrent-requests")
 
+	f.forward = choice{kind: "TARGETS"}
+	for _, p := range ports.Policies {
+		f.forward.words = append(f.forward.words, string(p))
+	}
+	f.forward.value = f.forward.words[0]
+	fs.Var(&f.forward, "forward", "which ports clients may forward: loopback (those of this machine), any\n(also of other machines), or none")
+	group(fs, "Ports", "forward")
 	f.limits.define(fs)
 
 	f.join.define(fs)
@@ -173,6 +182,7 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 		return listenCfg, cfg, fmt.Errorf("`--session-ttl` %v is more than `--session-ttl-max` %v", cfg.SessionTTL, cfg.SessionTTLMax)
 	}
 	cfg.Retain, cfg.SpoolLimit, cfg.SpoolTotal = int64(f.retain), int64(f.spoolLimit), int64(f.spoolAll)
+	cfg.Forward = ports.Policy(f.forward.value)
 	cfg.Durable = f.durable.value == durableProcess
 	cfg.Private = listenCfg.Private()
 	cfg.Version = versionText()

@@ -21,13 +21,15 @@ const (
 	ProcessTaken     = "process.taken"     // a client types to it, and shows that
 	NetworkDecided   = "network.decided"
 	FileChanged      = "file.changed"
+	PortOpened       = "port.opened"
+	PortRefused      = "port.refused" // a target that the server does not forward to, or that cannot be reached
 	LinesDropped     = "audit.dropped"
 )
 
 // Kinds are all of them.
 var Kinds = []string{
 	SessionOpened, SessionResumed, SessionTakenOver, SessionExpired, SessionEnded,
-	ProcessStarted, ProcessRefused, ProcessExited, ProcessSignalled, ProcessTaken, NetworkDecided, FileChanged, LinesDropped,
+	ProcessStarted, ProcessRefused, ProcessExited, ProcessSignalled, ProcessTaken, NetworkDecided, FileChanged, PortOpened, PortRefused, LinesDropped,
 }
 
 // An Event is one line. It never has values of environment variables, input, output or the content of files. Fields that do not apply are

@@ -10,6 +10,7 @@ import (
 	"github.com/tetherexec/tether/internal/audit"
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/statedir"
 )
@@ -57,6 +58,9 @@ type Config struct {
 	Limits      proc.Limits
 	TotalLimits proc.Limits
 
+	// Forward says to which targets clients may forward ports; empty: to this machine.
+	Forward ports.Policy
+
 	// Kept is what the keeper has for this server; nil: there is no keeper, and sessions and commands end
 	// with this process.
 	Kept *Kept
@@ -75,6 +79,9 @@ func (c Config) Validate() error {
 		if size.bytes < 0 {
 			return fmt.Errorf("%s must not be negative", size.name)
 		}
+	}
+	if c.Forward != "" && !slices.Contains(ports.Policies, c.Forward) {
+		return fmt.Errorf("%q is no policy for forwarded ports", c.Forward)
 	}
 	if c.IdleExit < 0 {
 		return errors.New("the idle time must not be negative")
@@ -97,6 +104,7 @@ func (c Config) WithDefaults() Config {
 	orElse(&c.SpoolLimit, DefaultSpoolLimit)
 	orElse(&c.SpoolTotal, DefaultSpoolTotal)
 	orElse(&c.Version, "dev")
+	orElse(&c.Forward, ports.Policies[0])
 	orElse(&c.Log, slog.New(slog.DiscardHandler))
 	c.Audit.Log = c.Log
 	return c

@@ -54,7 +54,7 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, from Origin, pars
 	}
 	c.rpc = rpc.New(ctx, stream, rpc.Config{
 		Handler: c, Log: c.log, ParsePrefix: parsePrefix, Memory: s.memory, Refusal: refusal, LastMessage: c.lastMessage,
-		Urgent: isUrgent,
+		Urgent: isUrgent, Peek: c.peek,
 	})
 	s.draining.add(c)
 	defer s.draining.remove(c)
@@ -112,6 +112,10 @@ func (c *conn) Notification(method string, params []byte) error {
 			return &rpc.CloseError{Code: rpc.ClosePolicy, Reason: "bad " + method + ": " + err.Error()}
 		}
 		a.Session.Ack(p.ProcessID, p.Seq)
+	case isPortNote(method) && a != nil && !c.readOnly():
+		if err := c.portNote(a, method, params); err != nil {
+			return badPortNote(method, err)
+		}
 	default:
 		return &rpc.CloseError{Code: rpc.ClosePolicy, Reason: "unexpected notification " + method}
 	}

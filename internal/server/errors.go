@@ -6,6 +6,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/launch"
+	"github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/sandbox"
@@ -47,6 +48,15 @@ var codes = []struct {
 	{shellsnap.ErrScope, wire.CodeInvalidParams},
 	{shellsnap.ErrShell, wire.CodeInvalidParams},
 	{rpc.ErrNoRoom, wire.CodeInvalidRequest},
+	{ports.ErrDenied, wire.CodeInvalidRequest},
+	{ports.ErrNowhere, wire.CodeInvalidRequest},
+	{ports.ErrUnreachable, wire.CodeInvalidRequest},
+	{ports.ErrUnknown, wire.CodeInvalidRequest},
+	{ports.ErrMissing, wire.CodeInvalidRequest},
+	{ports.ErrClosed, wire.CodeInvalidRequest},
+	{ports.ErrLimit, wire.CodeInvalidRequest},
+	{ports.ErrInvalid, wire.CodeInvalidParams},
+	{ports.ErrDiffers, wire.CodeInvalidParams},
 	{proc.ErrNotTTY, wire.CodeInvalidRequest},
 	{proc.ErrNoEOF, wire.CodeInvalidRequest},
 	{proc.ErrStdinClosed, wire.CodeInvalidRequest},
@@ -63,6 +73,11 @@ var reasons = []struct {
 	{session.ErrUnknownProcess, wire.ErrorUnknownProcess},
 	{proc.ErrStdinClosed, wire.ErrorStdinClosed},
 	{proc.ErrTerminated, wire.ErrorStdinClosed},
+	{ports.ErrDenied, wire.ErrorPortDenied},
+	{ports.ErrNowhere, wire.ErrorPortDenied},
+	{ports.ErrUnreachable, wire.ErrorPortRefused},
+	{ports.ErrUnknown, wire.ErrorUnknownPort},
+	{ports.ErrMissing, wire.ErrorUnknownPort},
 	{upload.ErrDiffers, wire.ErrorUploadDiffers},
 	{upload.ErrDigest, wire.ErrorDigestMismatch},
 }

@@ -113,6 +113,9 @@ func (c *conn) features() []string {
 	if c.server.config.Kept != nil {
 		list = append(list, featureKeeper)
 	}
+	if c.server.ports.Allowed() {
+		list = append(list, "ports")
+	}
 	if c.console() != nil {
 		list = append(list, featureConsole)
 	}

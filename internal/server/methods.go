@@ -44,6 +44,9 @@ var methods = map[string]*method{
 	wire.MethodUploadCommit: returning("filesystem", exclusive, (*request).commitUpload),
 	wire.MethodUploadAbort:  returning("filesystem", exclusive, (*request).abortUpload),
 
+	wire.MethodPortOpen:  replying("ports", quick, (*request).openPort),
+	wire.MethodPortClose: returning("ports", quick, (*request).closePort),
+
 	wire.MethodProcessResize:       returning("exec", quick, (*request).resize),
 	wire.MethodProcessCloseStdin:   returning("exec", quick, (*request).closeStdin),
 	wire.MethodProcessSignalAny:    returning("exec", urgent, (*request).signal),

@@ -20,6 +20,7 @@ import (
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/observe"
 	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
@@ -38,6 +39,7 @@ type Server struct {
 	state    *statedir.Dir
 	procs    *proc.Supervisor
 	usage    *observe.Meter
+	ports    *ports.Room
 	confiner *confine.Confiner
 	sessions *session.Table
 	memory   *rpc.Memory // limits the messages of all connections
@@ -71,7 +73,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.StateDir = state.Shared
 	env := os.Environ()
-	s := &Server{config: cfg, log: cfg.Log, state: state, env: env, memory: rpc.NewMemory()}
+	s := &Server{config: cfg, log: cfg.Log, state: state, env: env, memory: rpc.NewMemory(), ports: ports.NewRoom(cfg.Forward)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.draining.leave, s.draining.conns = make(chan struct{}), map[*conn]struct{}{}
 	s.idle = listen.NewIdle(cfg.IdleExit, func() bool { return s.sessions.Len() > 0 })
@@ -110,7 +112,7 @@ func New(cfg Config) (*Server, error) {
 			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.acceptsAt, Decisions: &s.decisions,
 			Limits: cfg.Limits, Total: cfg.TotalLimits,
 		},
-		Uploads: uploads, Log: cfg.Log, Removed: s.idle.Released, Events: s.events(),
+		Uploads: uploads, Ports: s.ports, Log: cfg.Log, Removed: s.idle.Released, Events: s.events(),
 	}
 	if cfg.Kept != nil {
 		sessions.Kept = &session.Kept{Arena: cfg.Kept.Arena, Keeper: cfg.Kept.Keeper, Program: cfg.Version, Probation: cfg.Kept.Probation}

@@ -11,6 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/files/confined"
 	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/launch"
+	"github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -18,6 +19,7 @@ import (
 type Session struct {
 	Identity
 	Uploads *upload.Table
+	Ports   *ports.Table
 
 	table    *Table
 	acks     bool // the client acknowledges output
@@ -134,6 +136,7 @@ func (s *Session) endAndUnlock() {
 func (s *Session) release() error {
 	s.launcher.Close()
 	s.files.Close()
+	s.Ports.Close()
 	return s.Uploads.Close()
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -28,6 +29,7 @@ type Config struct {
 	Pool    *outlog.Pool
 	Launch  launch.Config
 	Uploads *upload.Journal
+	Ports   *ports.Room
 	Log     *slog.Logger
 	Removed func() // called when a session is gone; may be nil
 	Events  Events
@@ -100,6 +102,7 @@ func (t *Table) newSession(identity Identity, ttl time.Duration, acks bool) *Ses
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
 	s.files = confined.New(confined.Config{Confiner: t.config.Launch.Confiner, Procs: t.config.Launch.Procs, Log: s.log})
 	s.launcher = launch.New(t.config.Launch, launch.Owner{Principal: identity.Principal, Ask: s.ask, Tell: s.tell, Keep: s.keepLeftovers, Decided: s.decided}, s.log)
+	s.Ports = ports.NewTable(s.ctx, t.config.Ports)
 	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.TTL()), Record: t.uploadRecorder(s.Public)})
 	return s
 }

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"github.com/tetherexec/tether/internal/audit"
+	"github.com/tetherexec/tether/internal/ports"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// openPort connects to a target, or continues a forwarded connection. The connection is in the table before the next request is read, so that
+// tether/port/close finds it.
+func (r *request) openPort(p *wire.PortOpenParams) error {
+	opening, err := r.attachment.Session.Ports.Open(p)
+	if err != nil {
+		r.recordPort(p, err)
+		return err
+	}
+	r.conn.tasks.Go(func() { // ends with the attempt to connect, or with the connection
+		if err := r.opened(p, opening); err != nil {
+			r.fail(err)
+		}
+	})
+	return nil
+}
+
+// opened answers a request when the target was reached.
+func (r *request) opened(p *wire.PortOpenParams, opening *ports.Opening) error {
+	ctx := r.attachment.Context()
+	pipe, err := opening.Wait(ctx)
+	if ctx.Err() == nil {
+		r.recordPort(p, err)
+	}
+	if err != nil {
+		return err
+	}
+	has := uint64(0)
+	if p.Received != nil {
+		has = *p.Received
+	}
+	start, err := pipe.Attach(ctx, r.conn.rpc.Feed, has, p.Limit)
+	if err != nil {
+		return err
+	}
+	received, limit := pipe.State()
+	r.Reply(wire.PortOpenResult{Received: received, Limit: limit})
+	start()
+	return nil
+}
+
+// recordPort records that a connection was opened or refused.
+func (r *request) recordPort(p *wire.PortOpenParams, err error) {
+	if r.conn.server.audit == nil || p.Received != nil {
+		return
+	}
+	e := audit.Event{Event: audit.PortOpened, Host: "localhost", Port: p.Port}
+	if p.Host != nil {
+		e.Host = *p.Host
+	}
+	if err != nil {
+		e.Event, e.Reason = audit.PortRefused, wireError(err).Message
+	}
+	r.conn.record(r.attachment.Session, e)
+}
+
+func (r *request) closePort(p *wire.PortCloseParams) (wire.Empty, error) {
+	r.attachment.Session.Ports.End(p.ConnectionID, p.Abort != nil && *p.Abort)
+	return wire.Empty{}, nil
+}
+
+// peek takes bytes for a target directly from a message, without parsing it as a whole.
+func (c *conn) peek(msg []byte) (taken bool, err error) {
+	a := c.handshake.attachment.Load()
+	if a == nil || c.readOnly() {
+		return false, nil
+	}
+	n, taken, err := wire.ParsePortData(msg, wire.NotePortWrite)
+	if taken && err == nil && a.Context().Err() == nil {
+		if pipe := a.Session.Ports.FindBytes(n.ConnectionID); pipe != nil {
+			err = pipe.Data(n.Offset, n.Chunk, false)
+		}
+	}
+	if err != nil {
+		err = badPortNote(wire.NotePortWrite, err)
+	}
+	return taken, err
+}
+
+func isPortNote(method string) bool {
+	return method == wire.NotePortWrite || method == wire.NotePortAck
+}
+
+// portNote processes a notification about a forwarded connection. One that is not known was closed: it is ignored. So are notifications of a client that has
+// lost its session.
+func (c *conn) portNote(a *session.Attachment, method string, params []byte) error {
+	if method == wire.NotePortAck {
+		var n wire.PortAck
+		if err := wire.Decode(params, &n); err != nil {
+			return err
+		}
+		if pipe := a.Session.Ports.Find(n.ConnectionID); pipe != nil && a.Context().Err() == nil {
+			return pipe.Ack(n.Offset, n.Limit)
+		}
+		return nil
+	}
+	var n wire.PortData
+	if err := wire.Decode(params, &n); err != nil {
+		return err
+	}
+	if pipe := a.Session.Ports.Find(n.ConnectionID); pipe != nil && a.Context().Err() == nil {
+		return pipe.Data(n.Offset, n.Chunk, n.End != nil && *n.End)
+	}
+	return nil
+}
+
+// badPortNote is the end of a connection whose client breaks the rules of forwarded connections.
+func badPortNote(method string, err error) error {
+	return &rpc.CloseError{Code: rpc.ClosePolicy, Reason: "bad " + method + ": " + err.Error()}
+}

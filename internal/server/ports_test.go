@@ -1,0 +1,183 @@
+package server_test
+
+import (
+	"encoding/base64"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A portTarget accepts connections on loopback.
+type portTarget struct {
+	t *testing.T
+	l net.Listener
+}
+
+func newPortTarget(t *testing.T) portTarget {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return portTarget{t, l}
+}
+
+func (p portTarget) accept() net.Conn {
+	p.t.Helper()
+	conn, err := p.l.Accept()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// open are the parameters that open a connection; with received, those that continue it.
+func (p portTarget) open(received ...int) map[string]any {
+	params := map[string]any{"connectionId": "c", "port": p.l.Addr().(*net.TCPAddr).Port, "limit": 100}
+	for _, n := range received {
+		params["received"] = n
+	}
+	return params
+}
+
+func portChunk(offset int, text string) map[string]any {
+	return map[string]any{"connectionId": "c", "offset": offset, "chunk": base64.StdEncoding.EncodeToString([]byte(text))}
+}
+
+func isData(offset, chunk string) func(tethertest.Message) bool {
+	return func(m tethertest.Message) bool {
+		return m.Method == wire.NotePortData && strings.Contains(string(m.Raw), `"offset":`+offset+`,"chunk":"`+base64.StdEncoding.EncodeToString([]byte(chunk))+`"`)
+	}
+}
+
+// A client that resumes its session gets the bytes from where it says on, and the target gets each byte once.
+func TestPortContinues(t *testing.T) {
+	t.Parallel()
+	s, there := tethertest.StartServer(t, server.Config{}), newPortTarget(t)
+	first := tethertest.Dial(t, s.URL)
+	hello := first.Handshake("")
+	var at wire.PortOpenResult
+	first.Must(wire.MethodPortOpen, there.open(), &at)
+	if at.Received != 0 || at.Limit < 1 {
+		t.Errorf("opened: %+v", at)
+	}
+	conn := there.accept()
+	first.Notify(wire.NotePortWrite, portChunk(0, "abc"))
+	if b := make([]byte, 3); must(io.ReadFull(conn, b)) != nil || string(b) != "abc" {
+		t.Errorf("the target has %q", b)
+	}
+	conn.Write([]byte("uvwxyz"))
+	first.Await("data", isData("0", "uvwxyz"))
+
+	second := tethertest.Dial(t, s.URL)
+	first.Close()
+	second.Handshake(hello.SessionID)
+	second.Must(wire.MethodPortOpen, there.open(2), &at)
+	if at.Received != 3 {
+		t.Errorf("continued: %+v", at)
+	}
+	second.Await("the rest", isData("2", "wxyz"))
+	second.Notify(wire.NotePortWrite, portChunk(1, "bcd"))
+	end := portChunk(4, "e")
+	end["end"] = true
+	second.Notify(wire.NotePortWrite, end)
+	if b, err := io.ReadAll(conn); string(b) != "de" || err != nil {
+		t.Errorf("the target has %q, %v", b, err)
+	}
+	second.Await("acknowledgement", func(m tethertest.Message) bool {
+		return m.Method == wire.NotePortAcked && strings.Contains(string(m.Raw), `"offset":5,`)
+	})
+	conn.Close()
+	second.Await("end", func(m tethertest.Message) bool {
+		return m.Method == wire.NotePortData && strings.HasSuffix(string(m.Raw), `"offset":6,"chunk":"","end":true}}`)
+	})
+	if m := second.Call(wire.MethodPortOpen, there.open(7)); m.Error == nil || !strings.Contains(string(m.Raw), wire.ErrorUnknownPort) {
+		t.Errorf("continued behind the end: %s", m.Raw)
+	}
+	second.Must(wire.MethodPortClose, map[string]any{"connectionId": "c"}, nil)
+	if m := second.Call(wire.MethodPortOpen, there.open(6)); m.Error == nil {
+		t.Errorf("continued after the close: %s", m.Raw)
+	}
+}
+
+func must[T any](_ T, err error) error { return err }
+
+// The limit of the client holds: the server sends no byte behind it.
+func TestPortLimitOfTheClient(t *testing.T) {
+	t.Parallel()
+	s, there := tethertest.StartServer(t, server.Config{}), newPortTarget(t)
+	c := tethertest.Connect(t, s.URL)
+	c.Must(wire.MethodPortOpen, there.open(), nil)
+	conn := there.accept()
+	conn.Write([]byte(strings.Repeat("x", 150)))
+	c.Await("the first 100 bytes", isData("0", strings.Repeat("x", 100)))
+	c.Notify(wire.NotePortAck, map[string]any{"connectionId": "c", "offset": 100, "limit": 120})
+	c.Await("20 more bytes", isData("100", strings.Repeat("x", 20)))
+}
+
+// A client that breaks the rules of forwarded connections loses its connection; a notification about one that does not exist is ignored.
+func TestPortNotesThatBreakTheRules(t *testing.T) {
+	t.Parallel()
+	s, there := tethertest.StartServer(t, server.Config{}), newPortTarget(t)
+	for _, try := range []struct {
+		method string
+		params any
+	}{
+		{wire.NotePortWrite, portChunk(7, "gap")},
+		{wire.NotePortWrite, map[string]any{"connectionId": "c", "offset": 0, "chunk": "a"}},
+		{wire.NotePortWrite, map[string]any{"connectionId": "c"}},
+		{wire.NotePortAck, map[string]any{"connectionId": "c", "offset": 1, "limit": 2}},
+		{wire.NotePortAck, map[string]any{"connectionId": "c", "offset": -1, "limit": 2}},
+	} {
+		c := tethertest.Connect(t, s.URL)
+		c.Must(wire.MethodPortOpen, there.open(), nil)
+		there.accept()
+		c.Notify(wire.NotePortWrite, map[string]any{"connectionId": "other", "offset": 7, "chunk": ""})
+		c.Must(wire.MethodEnvironmentStatus, nil, nil)
+		c.Notify(try.method, try.params)
+		if err := c.Ended(); !strings.Contains(err.Error(), "bad "+try.method) {
+			t.Errorf("%s %v: %v", try.method, try.params, err)
+		}
+	}
+}
+
+// Forwarded connections belong to their session, and end with it. A read-only connection has none.
+func TestPortsOfOtherSessions(t *testing.T) {
+	t.Parallel()
+	s, there := startStreamServer(t, server.Config{}), newPortTarget(t)
+	owner := s.streamOf(listen.Client{Peer: "owner", Principal: "anna"})
+	owner.Handshake("")
+	owner.Must(wire.MethodPortOpen, there.open(), nil)
+	conn := there.accept()
+
+	for _, client := range []listen.Client{{Peer: "other", Principal: "bob"}, {Peer: "same", Principal: "anna"}, {Peer: "watcher", Principal: "anna", ReadOnly: true}} {
+		c := s.streamOf(client)
+		c.Handshake("")
+		if m := c.Call(wire.MethodPortOpen, there.open(0)); m.Error == nil {
+			t.Errorf("%s continues the connection of another session", client.Peer)
+		}
+		if client.ReadOnly {
+			c.Notify(wire.NotePortWrite, portChunk(0, "x"))
+			c.Ended()
+			continue
+		}
+		c.Notify(wire.NotePortWrite, portChunk(0, "x"))
+		c.Must(wire.MethodPortClose, map[string]any{"connectionId": "c", "abort": true}, nil)
+	}
+	owner.Notify(wire.NotePortWrite, portChunk(0, "mine"))
+	if b := make([]byte, 4); must(io.ReadFull(conn, b)) != nil || string(b) != "mine" {
+		t.Errorf("the target has %q", b)
+	}
+	owner.Must(wire.MethodSessionEnd, map[string]any{}, nil)
+	if _, err := conn.Read(make([]byte, 1)); err == nil || err == io.EOF {
+		t.Errorf("after the end of the session: %v", err)
+	}
+}
