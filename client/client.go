@@ -184,6 +184,7 @@ const (
 	FeatureSurvivors  = "survivors"
 	FeatureFailure    = "failure"
 	FeatureConsole    = "console"
+	FeaturePorts      = "ports"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // An Extension is the part of a client that another package adds, for methods of the
@@ -18,10 +20,19 @@ type Extension interface {
 	Lost(err error)
 }
 
+// A Peeker is an Extension that reads its most frequent notification directly from the message, before it is parsed.
+type Peeker interface {
+	Extension
+
+	// Peek reports whether it has taken the message, which belongs to it then. It must not wait. An error ends the connection.
+	Peek(msg []byte) (taken bool, err error)
+}
+
 // extensions are the extensions of one client, by key.
 type extensions struct {
-	mu  sync.Mutex
-	all map[any]Extension
+	mu      sync.Mutex
+	all     map[any]Extension
+	peekers atomic.Pointer[[]Peeker] // those of all that are Peekers
 }
 
 // Extend returns the client's extension with this key. The first call makes it.
@@ -36,8 +47,29 @@ func (c *Client) Extend(key any, make func() Extension) Extension {
 		}
 		e = make()
 		x.all[key] = e
+		if p, ok := e.(Peeker); ok {
+			peekers := append(slices.Clone(x.peeking()), p)
+			x.peekers.Store(&peekers)
+		}
 	}
 	return e
+}
+
+func (x *extensions) peeking() []Peeker {
+	if peekers := x.peekers.Load(); peekers != nil {
+		return *peekers
+	}
+	return nil
+}
+
+// peek offers a message to the extensions.
+func (x *extensions) peek(msg []byte) (taken bool, err error) {
+	for _, p := range x.peeking() {
+		if taken, err := p.Peek(msg); taken || err != nil {
+			return taken, err
+		}
+	}
+	return false, nil
 }
 
 // Lifetime is a context that ends with the client.

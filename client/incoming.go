@@ -60,7 +60,7 @@ func (c *Client) output(msg []byte) (taken bool, err error) {
 		return taken, badNotification(wire.NoteProcessOutput, err)
 	}
 	if !taken {
-		return false, nil
+		return c.extensions.peek(msg)
 	}
 	if p := c.processes.findBytes(n.ProcessID); p != nil {
 		p.take(Event{Kind: Output, Seq: n.Seq, Stream: n.Stream, Data: n.Chunk})

@@ -248,6 +248,13 @@ func (l *Link) Tell(method string, params any) {
 	}
 }
 
+// Feed adds a source of messages to the connection: it is asked for them when earlier ones were sent, in turn with other sources, and after requests. It is for
+// the packages of this module that send much.
+func (l *Link) Feed(src rpc.Source) *rpc.Feed { return l.conn.Feed(src) }
+
+// Context ends with the connection.
+func (l *Link) Context() context.Context { return l.conn.Context() }
+
 func (l *Link) notify(method string, params any) error {
 	if err := l.conn.Notify(method, params); err != nil {
 		return &lostError{cause: err}

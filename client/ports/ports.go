@@ -1,0 +1,190 @@
+package ports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/ports"
+	"github.com/tetherexec/tether/wire"
+)
+
+// MaxOpen is how many connections a session may have open at a time.
+const MaxOpen = ports.MaxOpen
+
+const (
+	// maxOpening and maxClosing are how many requests wait for their answers. A client has room for more, so that other requests are not refused.
+	maxOpening = 512
+	maxClosing = 128
+
+	// closeTimeout bounds the end of a connection whose context has ended.
+	closeTimeout = time.Second
+
+	// acceptPause is the time between attempts to accept after one has failed, for example because this program has too many open files.
+	acceptPause = 100 * time.Millisecond
+)
+
+// A Target is where connections are forwarded to.
+type Target struct {
+	Host string // a name or an address, as the executor sees it; empty: the executor's machine, by 127.0.0.1 or ::1
+	Port uint16
+}
+
+// String returns HOST:PORT.
+func (t Target) String() string {
+	host := t.Host
+	if host == "" {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(t.Port)))
+}
+
+// A Forwarder forwards the connections of one client. It is safe for concurrent use.
+type Forwarder struct {
+	client *client.Client
+	pipes  *pipes
+}
+
+// Of returns the Forwarder of a client.
+func Of(c *client.Client) *Forwarder {
+	return &Forwarder{c, c.Extend(pipesKey{}, func() client.Extension { return newPipes() }).(*pipes)}
+}
+
+// pipesKey is the key of the pipes among the extensions of a client.
+type pipesKey struct{}
+
+// Serve accepts connections and forwards each to the target, until the context ends or the listener is closed. It closes the listener, and returns
+// when all connections have ended. At MaxOpen connections it accepts no further one until one has ended. report, if not nil, is called with the end of each
+// connection that has failed; several calls may run at a time.
+func (f *Forwarder) Serve(ctx context.Context, l net.Listener, target Target, report func(from net.Addr, err error)) error {
+	if report == nil {
+		report = func(net.Addr, error) {}
+	}
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	defer l.Close()
+	var forwarding sync.WaitGroup
+	defer forwarding.Wait()
+	for {
+		if err := f.pipes.open.Take(ctx); err != nil {
+			return err
+		}
+		conn, err := l.Accept()
+		if err != nil {
+			f.pipes.open.Free()
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return err
+			}
+			report(l.Addr(), err)
+			select {
+			case <-time.After(acceptPause):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		forwarding.Go(func() { // ends with the connection or ctx
+			defer f.pipes.open.Free()
+			if err := f.Forward(ctx, conn, target); err != nil && ctx.Err() == nil {
+				report(conn.RemoteAddr(), err)
+			}
+		})
+	}
+}
+
+// Forward connects to the target and passes bytes on in both directions, until both have ended. It closes conn. If the target cannot be reached, or one of the
+// two sockets fails, the other one is reset. When the context ends, both are.
+func (f *Forwarder) Forward(ctx context.Context, conn net.Conn, target Target) error {
+	if !f.client.Has(client.FeaturePorts) {
+		conn.Close()
+		return fmt.Errorf("forwarding of ports: %w", client.ErrUnsupported)
+	}
+	r := &forwarding{f: f, pipe: ports.NewClientPipe(f.client.NewID(), conn), target: target}
+	f.pipes.add(r.pipe)
+	defer f.pipes.remove(r.pipe)
+	err := f.client.Through(ctx, client.Idempotent, func(l *client.Link) error { return r.on(ctx, l) })
+	if err == nil {
+		err = r.pipe.Err()
+	}
+	r.pipe.Stop(err != nil)
+	r.running.Wait()
+	if _, refused := errors.AsType[*client.ServerError](err); !refused || r.opened {
+		r.close(ctx, err != nil)
+	}
+	return err
+}
+
+// A forwarding is the work of one Forward.
+type forwarding struct {
+	f       *Forwarder
+	pipe    *ports.Pipe
+	target  Target
+	opened  bool
+	running sync.WaitGroup
+}
+
+// on opens the connection to the target on a connection of the client, or continues it there, and waits for the end of either.
+func (r *forwarding) on(ctx context.Context, l *client.Link) error {
+	pipes := r.f.pipes
+	lost := pipes.watch() // before the request: if l is lost already, that fails
+	received, limit := r.pipe.State()
+	params := wire.PortOpenParams{ConnectionID: r.pipe.ID, Port: r.target.Port, Limit: limit}
+	if r.target.Host != "" {
+		params.Host = &r.target.Host
+	}
+	if r.opened {
+		params.Received = &received
+	}
+	if err := pipes.opening.Take(ctx); err != nil {
+		return err
+	}
+	var at wire.PortOpenResult
+	err := l.Call(ctx, wire.MethodPortOpen, params, &at)
+	pipes.opening.Free()
+	if err != nil {
+		return err
+	}
+	start, err := r.pipe.Attach(ctx, l.Feed, at.Received, at.Limit)
+	if err != nil {
+		return err
+	}
+	if !r.opened {
+		r.opened = true
+		r.running.Go(r.pipe.Run) // ends with the pipe; Forward waits for it
+	}
+	start()
+	select {
+	case <-r.pipe.Done():
+		return nil
+	case <-lost.done:
+		return lost.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// close lets the server forget the connection.
+func (r *forwarding) close(ctx context.Context, abort bool) {
+	if ctx.Err() != nil {
+		late, cancel := context.WithTimeout(r.f.client.Lifetime(), closeTimeout)
+		defer cancel()
+		ctx = late
+	}
+	params := wire.PortCloseParams{ConnectionID: r.pipe.ID}
+	if abort {
+		params.Abort = &abort
+	}
+	r.f.client.Through(ctx, client.Idempotent, func(l *client.Link) error {
+		if err := r.f.pipes.closing.Take(ctx); err != nil {
+			return err
+		}
+		defer r.f.pipes.closing.Free()
+		return l.CleanUp(ctx, wire.MethodPortClose, params)
+	})
+}
