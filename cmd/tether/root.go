@@ -132,9 +132,10 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 			{nameRecord, newRecord},
 			{namePlay, func() *cobra.Command { return newPlay(stdout) }},
 		}},
-		{"Files", []lazyCommand{
+		{"Files and ports", []lazyCommand{
 			{nameCp, newCp},
 			{nameFs, func() *cobra.Command { return newFs(stdin) }},
+			{nameForward, newForward},
 		}},
 		{"Agents", []lazyCommand{
 			{nameMCP, func() *cobra.Command { return newMCP(args, stdin, stdout) }},

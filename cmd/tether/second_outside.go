@@ -18,6 +18,7 @@ func newRm() *cobra.Command                           { return newSecond(nameRm,
 func newSessions() *cobra.Command                     { return newSecond(nameSessions, shortSessions) }
 func newCp() *cobra.Command                           { return newSecond(nameCp, shortCp) }
 func newFs(*os.File) *cobra.Command                   { return newSecond(nameFs, shortFs) }
+func newForward() *cobra.Command                      { return newSecond(nameForward, shortForward) }
 func newMCP(_ []string, _, _ *os.File) *cobra.Command { return newSecond(nameMCP, shortMCP) }
 func newMCPRun(_, _ *os.File) *cobra.Command          { return newSecond(nameMCPRun, shortMCPRun) }
 func newSandbox(_, _ *os.File) *cobra.Command         { return newSecond(nameSandbox, shortSandbox) }

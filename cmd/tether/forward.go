@@ -1,0 +1,206 @@
+//go:build mcp || fleet || !split
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/ports"
+	"github.com/tetherexec/tether/internal/terminal"
+)
+
+// maxForwards is how many ports one command forwards.
+const maxForwards = 128
+
+// A forwardSpec is an argument of `tether forward`.
+type forwardSpec struct {
+	text  string
+	local uint16 // 0: any
+	to    ports.Target
+}
+
+// parseForward understands PORT, LOCAL:PORT and LOCAL:HOST:PORT.
+func parseForward(text string) (forwardSpec, error) {
+	s := forwardSpec{text: text}
+	local, rest, two := strings.Cut(text, ":")
+	if !two {
+		rest = local
+	}
+	remote := rest
+	if host, port, three := cutLast(rest, ':'); three {
+		remote = port
+		if s.to.Host = host; strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+			s.to.Host = host[1 : len(host)-1]
+		}
+		if s.to.Host == "" || strings.Contains(s.to.Host, ":") != strings.HasPrefix(host, "[") {
+			return s, s.refuse("the host is a name or an address, and an IPv6 address is in brackets")
+		}
+	}
+	var err error
+	if s.local, err = parsePort(local, two); err == nil {
+		s.to.Port, err = parsePort(remote, false)
+	}
+	if err != nil {
+		return s, s.refuse(err.Error())
+	}
+	return s, nil
+}
+
+func (s *forwardSpec) refuse(why string) error {
+	return usageError{fmt.Errorf("%q: %s; expected PORT, LOCAL:PORT or LOCAL:HOST:PORT", s.text, why)}
+}
+
+func cutLast(s string, sep byte) (before, after string, found bool) {
+	if i := strings.LastIndexByte(s, sep); i >= 0 {
+		return s[:i], s[i+1:], true
+	}
+	return s, "", false
+}
+
+func parsePort(text string, zero bool) (uint16, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 && !zero || text[0] == '+' {
+		return 0, fmt.Errorf("%q is no port", text)
+	}
+	return uint16(n), nil
+}
+
+func newForward() *cobra.Command {
+	var server serverFlags
+	cmd := &cobra.Command{
+		Use:   nameForward + " [flags] PORT...",
+		Short: shortForward,
+		Long: "Listen on ports of this machine, on loopback only, and forward each connection through the server.\n" +
+			"PORT is 5173 (the same port of the server's machine), 8080:80 (port 8080 here, 80 there) or\n" +
+			"8080:HOST:80 (another machine, which the server's --forward must allow). The local port 0 is any\n" +
+			"free one.\n\n" +
+			"Forwarded connections survive lost connections to the server. SIGINT and SIGTERM end them.",
+		Example: "  tether forward 5173\n" +
+			"  tether forward --url ssh://build 8080:80 5432\n" +
+			"  tether forward 0:db.internal:5432",
+		DisableFlagsInUseLine: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			_, err := parseForwards(args)
+			return err
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			specs, err := parseForwards(args)
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilSignal(cmd.Context())
+			defer stop()
+			return orSignal(ctx, forwardPorts(ctx, cmd, &server, specs))
+		},
+	}
+	cmd.Flags().SortFlags = false
+	server.define(cmd.Flags(), ownServer)
+	onlyOnce(cmd.Flags())
+	return cmd
+}
+
+func parseForwards(args []string) (specs []forwardSpec, err error) {
+	if len(args) == 0 || len(args) > maxForwards {
+		return nil, usageError{fmt.Errorf("1 to %d ports are needed", maxForwards)}
+	}
+	for _, arg := range args {
+		s, err := parseForward(arg)
+		if err != nil {
+			return nil, err
+		}
+		specs = append(specs, s)
+	}
+	return specs, nil
+}
+
+// forwardPorts listens and forwards until ctx ends or the session is lost.
+func forwardPorts(ctx context.Context, cmd *cobra.Command, server *serverFlags, specs []forwardSpec) error {
+	var f forwarder
+	defer f.close()
+	for i := range specs {
+		if err := f.listen(ctx, &specs[i]); err != nil {
+			return err
+		}
+	}
+	status := terminal.NewStatusLine(cmd.ErrOrStderr(), server.quiet)
+	conn, err := server.dial(ctx, status, client.Options{TTL: keepAttended}, homeServer(false))
+	if err != nil {
+		return err
+	}
+	defer conn.end()
+	if !conn.Has(client.FeaturePorts) {
+		return errors.New("the server does not forward ports: it was started with --forward none, or is not a tether server of this version")
+	}
+	serving, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(conn.Lifetime(), func() { cancel(context.Cause(conn.Lifetime())) })()
+	forwarding := ports.Of(conn.Client)
+	var tasks sync.WaitGroup
+	for _, l := range f.listeners {
+		tasks.Go(func() { // ends with serving
+			forwarding.Serve(serving, l, l.to, func(from net.Addr, err error) {
+				status.Note(terminal.Printable(fmt.Sprintf("connection from %s to %s: %v", from, l.to, err)))
+			})
+		})
+		status.Note(fmt.Sprintf("%s is forwarded to %s", l.Addr(), l.to))
+	}
+	tasks.Wait()
+	return context.Cause(serving)
+}
+
+// A forwarder has the listeners of a command.
+type forwarder struct{ listeners []forwardListener }
+
+type forwardListener struct {
+	net.Listener
+	to ports.Target
+}
+
+// listen listens for one argument on both addresses of loopback. A machine without IPv6 has only one.
+func (f *forwarder) listen(ctx context.Context, s *forwardSpec) error {
+	port := s.local
+	for i, host := range []string{"127.0.0.1", "::1"} {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+		switch {
+		case err == nil:
+		case i == 1 && (s.local == 0 || !errors.Is(err, syscall.EADDRINUSE)):
+			return nil
+		default:
+			return s.cannotListen(err)
+		}
+		port = uint16(l.Addr().(*net.TCPAddr).Port)
+		f.listeners = append(f.listeners, forwardListener{l, s.to})
+	}
+	return nil
+}
+
+// cannotListen says what to do when a port cannot be listened on.
+func (s *forwardSpec) cannotListen(err error) error {
+	other := "0:" + s.text
+	if _, rest, two := strings.Cut(s.text, ":"); two {
+		other = "0:" + rest
+	}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("port %d of this machine is in use; choose another one, or any free one with %s", s.local, other)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("port %d of this machine needs rights that this user does not have; choose one above 1023, or any free one with %s", s.local, other)
+	}
+	return fmt.Errorf("listen on port %d: %w", s.local, cause(err))
+}
+
+func (f *forwarder) close() {
+	for _, l := range f.listeners {
+		l.Close()
+	}
+}

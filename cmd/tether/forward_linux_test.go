@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/ports"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// forwarded starts `tether forward`, and returns the first local address and the rest of standard error.
+func (b *testEnv) forwarded(args ...string) (cmd *exec.Cmd, address string, rest *bufio.Reader) {
+	b.t.Helper()
+	cmd = b.command(append([]string{"forward"}, args...)...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	rest = bufio.NewReader(stderr)
+	line, err := rest.ReadString('\n')
+	address, _, found := strings.Cut(strings.TrimPrefix(line, prefix), " is forwarded to ")
+	if err != nil || !found {
+		b.t.Fatalf("%q, %v", line, err)
+	}
+	return cmd, address, rest
+}
+
+// webServer serves a directory with Python's web server, or with Go's if there is no Python. It returns the port.
+func webServer(t *testing.T, dir string) (port string) {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		site := httptest.NewServer(http.FileServer(http.Dir(dir)))
+		t.Cleanup(site.Close)
+		_, port, _ = net.SplitHostPort(site.Listener.Addr().String())
+		return port
+	}
+	cmd := exec.CommandContext(t.Context(), python, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n') // Serving HTTP on 127.0.0.1 port N (http://127.0.0.1:N/) ...
+	if words := strings.Fields(line); err == nil && len(words) > 5 {
+		return words[5]
+	}
+	t.Fatalf("%q, %v", line, err)
+	return ""
+}
+
+// A real web server through `tether forward`, while the connection to the server is cut again and again.
+func TestForward(t *testing.T) {
+	t.Parallel()
+	b := newTestEnv(t)
+	site := t.TempDir()
+	page := tethertest.PatternBytes(t, tethertest.Scaled(int64(2<<20), 64<<20))
+	if err := os.WriteFile(filepath.Join(site, "page"), page, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cuts := line.On(cable.FromServer, cable.Any().Every(12), cable.SeverAfter)
+	cmd, address, _ := b.forwarded("--url", line.URL(), "0:"+webServer(t, site))
+	for range 2 {
+		resp, err := http.Get("http://" + address + "/page")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || !bytes.Equal(got, page) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+	}
+	if cuts.Count() < 3 {
+		t.Errorf("%d cuts", cuts.Count())
+	}
+	http.DefaultClient.CloseIdleConnections()
+	cmd.Process.Signal(unix.SIGTERM)
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != exitSignal+int(unix.SIGTERM) {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+}
+
+// What is wrong is said before anything is forwarded, or when a connection fails.
+func TestForwardMistakes(t *testing.T) {
+	t.Parallel()
+	b := newTestEnv(t)
+	for arg, want := range map[string]string{
+		"x": `"x" is no port`, "0": `"0" is no port`, "70000": `"70000" is no port`, "80:x": `"x" is no port`, "80:": `"" is no port`, "-80:1": "unknown shorthand",
+		"80::80": "the host is", "80:::1:80": "the host is", "80:[::1]:x": `"x" is no port`, ":80": `"" is no port`,
+	} {
+		if got := b.tether(nil, "forward", arg); got.code != exitUsage || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: %+v", arg, got)
+		}
+	}
+	url := tethertest.StartServer(t, server.Config{}).URL
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := l.Addr().(*net.TCPAddr).Port
+	want := fmt.Sprintf("tether: port %d of this machine is in use; choose another one, or any free one with 0:80\n", used)
+	if got := b.tether(nil, "forward", "--url", url, fmt.Sprintf("%d:80", used)); got.code != exitError || got.stderr != want {
+		t.Errorf("a port in use: %+v", got)
+	}
+	l.Close()
+	none := tethertest.StartServer(t, server.Config{Forward: ports.Nowhere}).URL
+	if got := b.tether(nil, "forward", "--url", none, "0:80"); got.code != exitError || !strings.Contains(got.stderr, "--forward none") {
+		t.Errorf("a server that forwards nothing: %+v", got)
+	}
+
+	_, address, messages := b.forwarded("--url", url, fmt.Sprintf("0:%d", used), "0:192.0.2.1:80")
+	conn, err := net.Dial("tcp", address)
+	if err == nil {
+		defer conn.Close()
+	}
+	for {
+		line, err := messages.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(line, prefix+"connection from ") {
+			if !strings.Contains(line, "onnection refused") {
+				t.Errorf("a target that refuses: %s", line)
+			}
+			break
+		}
+	}
+}
+
+func TestParseForward(t *testing.T) {
+	t.Parallel()
+	privileged := forwardSpec{text: "80", local: 80}
+	if err := privileged.cannotListen(unix.EACCES); !strings.HasSuffix(err.Error(), "choose one above 1023, or any free one with 0:80") {
+		t.Error(err)
+	}
+	for text, want := range map[string]string{
+		"5173": "5173 localhost:5173", "8080:80": "8080 localhost:80", "0:80": "0 localhost:80",
+		"8080:db.internal:5432": "8080 db.internal:5432", "1:[::1]:2": "1 [::1]:2", "1:127.0.0.1:2": "1 127.0.0.1:2",
+	} {
+		s, err := parseForward(text)
+		if got := fmt.Sprint(s.local, " ", s.to); got != want || err != nil {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+}
