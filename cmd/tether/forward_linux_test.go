@@ -169,3 +169,52 @@ func TestParseForward(t *testing.T) {
 		}
 	}
 }
+
+// The death of the worker ends forwarded connections, and tether says so. The next connection is forwarded.
+func TestForwardedConnectionsEndWithTheWorker(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	b, s := newTestEnv(t), startKept(t)
+	_, address, messages := b.forwarded("--url", s.url, fmt.Sprintf("0:%d", l.Addr().(*net.TCPAddr).Port))
+	connect := func() (here, there net.Conn) {
+		t.Helper()
+		here, err := new(net.Dialer).DialContext(tethertest.Within(t), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { here.Close() })
+		if there, err = l.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { there.Close() })
+		there.Write([]byte("hello"))
+		if got := make([]byte, 5); must(io.ReadFull(here, got)) != nil || string(got) != "hello" {
+			t.Fatalf("%q", got)
+		}
+		return here, there
+	}
+	here, there := connect()
+	s.killWorker(t)
+	if n, err := there.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Errorf("the target: %d, %v", n, err)
+	}
+	if n, err := here.Read(make([]byte, 1)); n > 0 || err == nil || err == io.EOF {
+		t.Errorf("here: %d, %v", n, err)
+	}
+	for {
+		line, err := messages.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(line, "unknown forwarded connection: the server has lost it") {
+			break
+		}
+	}
+	connect()
+}
+
+func must[T any](_ T, err error) error { return err }
