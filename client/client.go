@@ -185,6 +185,7 @@ const (
 	FeatureFailure    = "failure"
 	FeatureConsole    = "console"
 	FeaturePorts      = "ports"
+	FeaturePortList   = "portList"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

@@ -251,6 +251,7 @@ NOTE_NETWORK_POLICY_DECISION = "network/policyDecision"
 # the receiver.
 METHOD_PORT_OPEN = "tether/port/open"
 METHOD_PORT_CLOSE = "tether/port/close"
+METHOD_PORT_LIST = "tether/port/list"
 # bytes for the target
 NOTE_PORT_WRITE = "tether/port/write"
 # the client has handed on bytes of the target
@@ -1719,6 +1720,44 @@ class PortFailed(TypedDict):
     message: "str"
 
 
+class PortListParams(TypedDict):
+    """PortListParams asks for the TCP sockets on which processes wait for connections."""
+
+    # public; absent: all sessions of the client's principal
+    sessionId: NotRequired["str | None"]
+
+
+class PortListResult(TypedDict):
+    """PortListResult answers tether/port/list."""
+
+    listeners: "list[PortListener]"
+
+    # some may be missing: there are too many, or the system hides them
+    partial: NotRequired["bool"]
+
+
+class PortListener(TypedDict):
+    """A PortListener is a TCP socket on which a process, or something that it has started, waits for connections."""
+
+    # public
+    sessionId: "str"
+
+    processId: "str"
+
+    # IP
+    address: "str"
+
+    port: "int"
+
+    pid: "int"
+
+    # of the program
+    name: "str"
+
+    # the process has a network of its own, which connections do not reach
+    inside: NotRequired["bool"]
+
+
 class PortOpenParams(TypedDict):
     """PortOpenParams opens a connection to a target, or continues it after a lost connection."""
 
@@ -3071,6 +3110,7 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/upload/abort": ("client", UploadParams, Empty, "upload"),
     "tether/port/open": ("client", PortOpenParams, PortOpenResult, "ports"),
     "tether/port/close": ("client", PortCloseParams, Empty, "ports"),
+    "tether/port/list": ("client", PortListParams, PortListResult, "portList"),
     "tether/port/write": ("client", PortData, None, "ports"),
     "tether/port/ack": ("client", PortAck, None, "ports"),
     "tether/port/data": ("server", PortData, None, "ports"),

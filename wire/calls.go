@@ -78,6 +78,7 @@ var ExecCalls = []Call{
 	{MethodUploadAbort, FromClient, (*UploadParams)(nil), (*Empty)(nil), "upload", "Gives an upload up."},
 	{MethodPortOpen, FromClient, (*PortOpenParams)(nil), (*PortOpenResult)(nil), "ports", "Connects to a port for the client, or continues a forwarded connection."},
 	{MethodPortClose, FromClient, (*PortCloseParams)(nil), (*Empty)(nil), "ports", "Ends a forwarded connection."},
+	{MethodPortList, FromClient, (*PortListParams)(nil), (*PortListResult)(nil), "portList", "Lists the TCP sockets on which processes wait for connections."},
 	{NotePortWrite, FromClient, (*PortData)(nil), nil, "ports", "Bytes for the target of a forwarded connection."},
 	{NotePortAck, FromClient, (*PortAck)(nil), nil, "ports", "The client has handed on bytes of the target."},
 	{NotePortData, FromServer, (*PortData)(nil), nil, "ports", "Bytes of the target of a forwarded connection."},

@@ -13,6 +13,7 @@ import (
 const (
 	MethodPortOpen  = "tether/port/open"
 	MethodPortClose = "tether/port/close"
+	MethodPortList  = "tether/port/list"
 
 	NotePortWrite = "tether/port/write" // bytes for the target
 	NotePortAck   = "tether/port/ack"   // the client has handed on bytes of the target
@@ -75,6 +76,28 @@ type PortFailed struct {
 type PortCloseParams struct {
 	ConnectionID string `json:"connectionId"`
 	Abort        *bool  `json:"abort,omitempty"` // true: the target sees a reset
+}
+
+// PortListParams asks for the TCP sockets on which processes wait for connections.
+type PortListParams struct {
+	SessionID *string `json:"sessionId,omitempty"` // public; nil: all sessions of the client's principal
+}
+
+// PortListResult answers tether/port/list.
+type PortListResult struct {
+	Listeners []PortListener `json:"listeners"`
+	Partial   bool           `json:"partial,omitempty" wire:"default"` // some may be missing: there are too many, or the system hides them
+}
+
+// A PortListener is a TCP socket on which a process, or something that it has started, waits for connections.
+type PortListener struct {
+	SessionID string `json:"sessionId"` // public
+	ProcessID string `json:"processId"`
+	Address   string `json:"address"` // IP
+	Port      uint16 `json:"port"`
+	PID       int    `json:"pid"`
+	Name      string `json:"name"`                            // of the program
+	Inside    bool   `json:"inside,omitempty" wire:"default"` // the process has a network of its own, which connections do not reach
 }
 
 const (

@@ -98,6 +98,26 @@ func (f *Forwarder) Serve(ctx context.Context, l net.Listener, target Target, re
 	}
 }
 
+// Listeners are TCP sockets on which processes of the executor wait for connections.
+type Listeners struct {
+	List    []wire.PortListener
+	Partial bool // some may be missing
+}
+
+// Listeners returns the listeners of the processes of a session, by its public id, or of all sessions if it is empty.
+func (f *Forwarder) Listeners(ctx context.Context, sessionID string) (Listeners, error) {
+	if !f.client.Has(client.FeaturePortList) {
+		return Listeners{}, fmt.Errorf("a list of ports: %w", client.ErrUnsupported)
+	}
+	var params wire.PortListParams
+	if sessionID != "" {
+		params.SessionID = &sessionID
+	}
+	var r wire.PortListResult
+	err := f.client.Call(ctx, client.Idempotent, wire.MethodPortList, params, &r)
+	return Listeners{r.Listeners, r.Partial}, err
+}
+
 // Forward connects to the target and passes bytes on in both directions, until both have ended. It closes conn. If the target cannot be reached, or one of the
 // two sockets fails, the other one is reset. When the context ends, both are.
 func (f *Forwarder) Forward(ctx context.Context, conn net.Conn, target Target) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/tetherexec/tether/internal/audit"
 	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/internal/files/upload"
+	"github.com/tetherexec/tether/internal/observe"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
@@ -115,6 +116,9 @@ func (c *conn) features() []string {
 	}
 	if c.server.ports.Allowed() {
 		list = append(list, "ports")
+	}
+	if observe.HasListeners {
+		list = append(list, "portList")
 	}
 	if c.console() != nil {
 		list = append(list, featureConsole)

@@ -15,24 +15,10 @@ import (
 // of its own and later requests do not wait.
 func (r *request) listProcesses(p *wire.ListParams) error {
 	server, principal := r.conn.server, r.conn.origin.Client.Principal
-	var sessions []*session.Session
-	if p.SessionID == nil {
-		sessions = server.sessions.Of(principal)
-	} else {
-		s, err := r.conn.byPublicID(*p.SessionID)
-		if err != nil {
-			return err
-		}
-		sessions = []*session.Session{s}
+	list, err := r.processesOf(p.SessionID)
+	if err != nil {
+		return err
 	}
-	var list []session.Listed
-	for _, s := range sessions {
-		list = append(list, s.Processes()...)
-	}
-	sort.SliceStable(list, func(i, j int) bool {
-		x, y := &list[i].Info, &list[j].Info
-		return cmp.Or(cmp.Compare(x.StartedAtMs, y.StartedAtMs), cmp.Compare(x.ProcessID, y.ProcessID)) < 0
-	})
 	r.conn.tasks.Go(func() { // ends after one measurement; the connection waits for it
 		addStates(list)
 		result := wire.ListResult{Processes: server.withUsage(list)}
@@ -42,6 +28,28 @@ func (r *request) listProcesses(p *wire.ListParams) error {
 		r.Reply(result)
 	})
 	return nil
+}
+
+// processesOf returns the current processes of a session, or of all sessions of the client's principal, in the order of their starts.
+func (r *request) processesOf(sessionID *string) (list []session.Listed, err error) {
+	var sessions []*session.Session
+	if sessionID == nil {
+		sessions = r.conn.server.sessions.Of(r.conn.origin.Client.Principal)
+	} else {
+		s, err := r.conn.byPublicID(*sessionID)
+		if err != nil {
+			return nil, err
+		}
+		sessions = []*session.Session{s}
+	}
+	for _, s := range sessions {
+		list = append(list, s.Processes()...)
+	}
+	sort.SliceStable(list, func(i, j int) bool {
+		x, y := &list[i].Info, &list[j].Info
+		return cmp.Or(cmp.Compare(x.StartedAtMs, y.StartedAtMs), cmp.Compare(x.ProcessID, y.ProcessID)) < 0
+	})
+	return list, nil
 }
 
 // withUsage adds CPU time and memory of the processes.

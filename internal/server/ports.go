@@ -2,7 +2,9 @@ package server
 
 import (
 	"github.com/tetherexec/tether/internal/audit"
+	"github.com/tetherexec/tether/internal/observe"
 	"github.com/tetherexec/tether/internal/ports"
+	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
@@ -66,6 +68,30 @@ func (r *request) recordPort(p *wire.PortOpenParams, err error) {
 func (r *request) closePort(p *wire.PortCloseParams) (wire.Empty, error) {
 	r.attachment.Session.Ports.End(p.ConnectionID, p.Abort != nil && *p.Abort)
 	return wire.Empty{}, nil
+}
+
+// listPorts lists the listeners of processes.
+func (r *request) listPorts(p *wire.PortListParams) (result wire.PortListResult, err error) {
+	list, err := r.processesOf(p.SessionID)
+	if err != nil {
+		return result, err
+	}
+	result.Listeners = []wire.PortListener{}
+	children := make([]*proc.Process, len(list))
+	for i := range list {
+		children[i] = list[i].Child
+	}
+	found, partial := observe.Listeners(children)
+	result.Partial = partial
+	for i := range list {
+		for _, l := range found[children[i]] {
+			result.Listeners = append(result.Listeners, wire.PortListener{
+				SessionID: list[i].Info.SessionID, ProcessID: list[i].Info.ProcessID,
+				Address: l.Address.Addr().String(), Port: l.Address.Port(), PID: l.PID, Name: l.Name, Inside: l.Inside,
+			})
+		}
+	}
+	return result, nil
 }
 
 // peek takes bytes for a target directly from a message, without parsing it as a whole.

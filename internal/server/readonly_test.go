@@ -19,6 +19,7 @@ var looking = map[string]map[string]any{
 	wire.MethodEnvironmentInfo: nil, wire.MethodEnvironmentStatus: nil, wire.MethodSessionList: nil, wire.MethodKeeperState: nil,
 	wire.MethodProcessList: {}, wire.MethodProcessState: {}, wire.MethodProcessSearch: {}, wire.MethodProcessReadAny: {}, wire.MethodProcessObserve: {}, wire.MethodProcessDescribe: {},
 	wire.MethodProcessUnobserve: {"observeId": 1},
+	wire.MethodPortList:         {},
 	wire.MethodSessionEnd:       {}, // only the own session
 	wire.MethodConsoleCode:      {}, // only if the console is read-only, too
 }

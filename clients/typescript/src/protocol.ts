@@ -253,6 +253,7 @@ export const NoteNetworkPolicyDecision = "network/policyDecision";
 // the receiver.
 export const MethodPortOpen = "tether/port/open";
 export const MethodPortClose = "tether/port/close";
+export const MethodPortList = "tether/port/list";
 /** bytes for the target */
 export const NotePortWrite = "tether/port/write";
 /** the client has handed on bytes of the target */
@@ -1413,6 +1414,34 @@ export interface PortFailed {
   message: string;
 }
 
+/** PortListParams asks for the TCP sockets on which processes wait for connections. */
+export interface PortListParams {
+  /** public; absent: all sessions of the client's principal */
+  sessionId?: string | null;
+}
+
+/** PortListResult answers tether/port/list. */
+export interface PortListResult {
+  listeners: PortListener[];
+  /** some may be missing: there are too many, or the system hides them */
+  partial?: boolean;
+}
+
+/** A PortListener is a TCP socket on which a process, or something that it has started, waits for connections. */
+export interface PortListener {
+  /** public */
+  sessionId: string;
+  processId: string;
+  /** IP */
+  address: string;
+  port: number;
+  pid: number;
+  /** of the program */
+  name: string;
+  /** the process has a network of its own, which connections do not reach */
+  inside?: boolean;
+}
+
 /** PortOpenParams opens a connection to a target, or continues it after a lost connection. */
 export interface PortOpenParams {
   /** 1 to 64 bytes that the client has not used before in the session */
@@ -2487,6 +2516,8 @@ export interface ExecRequests {
   "tether/port/open": { params: PortOpenParams; result: PortOpenResult };
   /** Ends a forwarded connection. Feature: ports. */
   "tether/port/close": { params: PortCloseParams; result: Empty };
+  /** Lists the TCP sockets on which processes wait for connections. Feature: portList. */
+  "tether/port/list": { params: PortListParams; result: PortListResult };
   /** Changes the size of a process's terminal. Feature: resize. */
   "tether/process/resize": { params: ResizeParams; result: Empty };
   /** Ends the standard input of a process after all earlier writes. Feature: closeStdin. */

@@ -1,0 +1,55 @@
+package observe
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+)
+
+func TestSocketAddress(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"0100007F:1F90": "127.0.0.1:8080", "00000000:0016": "0.0.0.0:22",
+		"00000000000000000000000001000000:1435": "[::1]:5173", "B80D01200000000000000000010000FF:0001": "[2001:db8::ff00:1]:1",
+		"0100007F": "", "0100007F:10000": "", "01007F:0001": "", "xx:1": "", "": "",
+	} {
+		got, ok := socketAddress(text)
+		if ok != (want != "") || ok && got.String() != want {
+			t.Errorf("%s: %v, %v", text, got, ok)
+		}
+	}
+}
+
+// The listeners of a process are found by its descriptors, each once.
+func TestListenersOfAProcess(t *testing.T) {
+	t.Parallel()
+	four, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer four.Close()
+	copied, err := four.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer copied.Close()
+	s := newListenerSearch()
+	seen := map[uint64]bool{}
+	found := map[netip.AddrPort]int{}
+	for _, l := range s.of(os.Getpid(), seen) {
+		found[l.Address]++
+		if l.PID != os.Getpid() || l.Name == "" || l.Inside {
+			t.Errorf("%+v", l)
+		}
+	}
+	if n := found[four.Addr().(*net.TCPAddr).AddrPort()]; n != 1 {
+		t.Errorf("%v was found %d times among %v", four.Addr(), n, found)
+	}
+	if again := s.of(os.Getpid(), seen); len(again) > 0 {
+		t.Errorf("found again: %v", again)
+	}
+	if gone := s.of(1<<22+1, seen); len(gone) > 0 || s.partial {
+		t.Errorf("a process that does not exist: %v, %v", gone, s.partial)
+	}
+}
