@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
 )
 
 // forwarded starts `tether forward`, and returns the first local address and the rest of standard error.
@@ -151,6 +153,58 @@ func TestForwardMistakes(t *testing.T) {
 			break
 		}
 	}
+}
+
+// A command's child listens; the list names both, and the port is forwarded.
+func TestPorts(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3")
+	}
+	b := newTestEnv(t)
+	url := tethertest.StartServer(t, server.Config{}).URL
+	b.env = append(b.env, "TETHER_URL="+url)
+	if got := b.tether(nil, "ports"); got.code != 0 || strings.Count(got.stdout, "\n") != 1 || got.stderr != "" {
+		t.Errorf("without listeners: %+v", got)
+	}
+	serve := "import socket,sys; s=socket.create_server(('127.0.0.1',0)); print(s.getsockname()[1], flush=True); c,_=s.accept(); c.sendall(b'found'); c.close(); sys.stdin.read()"
+	if got := b.tether(nil, "run", "-di", "--name", "web", "--", "sh", "-c", `"$0" -c "$1"; true`, python, serve); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	port := strings.TrimSpace(startUntilAny(t, b.command("logs", "-f", "web")))
+	got := b.tether(nil, "ports")
+	lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
+	if fields := strings.Fields(lines[len(lines)-1]); got.code != 0 || len(lines) != 2 || len(fields) != 7 || fields[0] != port || fields[1] != "127.0.0.1" || fields[2] != "web" || !strings.HasPrefix(fields[5], "python") || fields[6] != "-" {
+		t.Errorf("%+v", got)
+	}
+	var list []wire.PortListener
+	if got := b.tether(nil, "ports", "--json"); json.Unmarshal([]byte(got.stdout), &list) != nil || len(list) != 1 || fmt.Sprint(list[0].Port) != port {
+		t.Errorf("%+v", got)
+	}
+	_, address, _ := b.forwarded("0:" + port)
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if text, err := io.ReadAll(conn); string(text) != "found" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	b.tether(nil, "kill", "web")
+}
+
+// startUntilAny starts a command, and returns its first line.
+func startUntilAny(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	_, out := piped(t, cmd)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	return line
 }
 
 func TestParseForward(t *testing.T) {

@@ -135,7 +135,7 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 		{"Files and ports", []lazyCommand{
 			{nameCp, newCp},
 			{nameFs, func() *cobra.Command { return newFs(stdin) }},
-			{nameForward, newForward},
+			{nameForward, newForward}, {namePorts, newPorts},
 		}},
 		{"Agents", []lazyCommand{
 			{nameMCP, func() *cobra.Command { return newMCP(args, stdin, stdout) }},

@@ -56,7 +56,10 @@ const (
 const nameService, shortService = "service", "Let systemd run a server"
 const nameSchema, shortSchema = "schema", "Print the schema of the protocols"
 
-const nameForward, shortForward = "forward", "Forward ports of this machine through a server"
+const (
+	nameForward, shortForward = "forward", "Forward ports of this machine through a server"
+	namePorts, shortPorts     = "ports", "List the ports on which processes of a server listen"
+)
 
 const nameConsole, shortConsole = "console", "Watch and control a server in a browser"
 
@@ -78,7 +81,7 @@ type companionCommand struct {
 var companionCommands = []companionCommand{
 	{namePs, withMCP, false}, {nameLogs, withMCP, false}, {nameAttach, withMCP, true}, {nameWhy, withMCP, false}, {nameWait, withMCP, true},
 	{nameKill, withMCP, false}, {nameRm, withMCP, false}, {nameSessions, withMCP, false},
-	{nameCp, withMCP, false}, {nameFs, withMCP, false}, {nameForward, withMCP, false}, {nameDoctor, withMCP, false}, {nameChaos, withMCP, false},
+	{nameCp, withMCP, false}, {nameFs, withMCP, false}, {nameForward, withMCP, false}, {namePorts, withMCP, false}, {nameDoctor, withMCP, false}, {nameChaos, withMCP, false},
 	{nameAppServer, withMCP, false}, {nameService, withMCP, false}, {nameSchema, withMCP, false},
 	{nameConsole, withMCP, false}, {nameRecord, withMCP, false}, {namePlay, withMCP, false},
 	{nameMCP, withMCP, true}, {nameMCPRun, withMCP, true}, {nameSandbox, withMCP, true},

@@ -19,6 +19,7 @@ func newSessions() *cobra.Command                     { return newSecond(nameSes
 func newCp() *cobra.Command                           { return newSecond(nameCp, shortCp) }
 func newFs(*os.File) *cobra.Command                   { return newSecond(nameFs, shortFs) }
 func newForward() *cobra.Command                      { return newSecond(nameForward, shortForward) }
+func newPorts() *cobra.Command                        { return newSecond(namePorts, shortPorts) }
 func newMCP(_ []string, _, _ *os.File) *cobra.Command { return newSecond(nameMCP, shortMCP) }
 func newMCPRun(_, _ *os.File) *cobra.Command          { return newSecond(nameMCPRun, shortMCPRun) }
 func newSandbox(_, _ *os.File) *cobra.Command         { return newSecond(nameSandbox, shortSandbox) }
