@@ -93,10 +93,13 @@ func forward(t testing.TB, c *client.Client, to ports.Target) (address string, f
 
 func connect(t testing.TB, address string) *net.TCPConn {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(tethertest.Within(t), "tcp", address)
+	ctx := tethertest.Within(t)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
+	deadline, _ := ctx.Deadline()
+	conn.SetDeadline(deadline)
 	t.Cleanup(func() { conn.Close() })
 	return conn.(*net.TCPConn)
 }
@@ -125,6 +128,9 @@ func roundTrip(conn *net.TCPConn, data []byte) error {
 func TestCuts(t *testing.T) {
 	t.Parallel()
 	size := tethertest.Scaled(int64(512<<10), 64<<20)
+	isLast := func(m *cable.Message) bool {
+		return bytes.Contains(m.Raw, fmt.Appendf(nil, `"offset":%d,`, size)) || bytes.Contains(m.Raw, fmt.Appendf(nil, `"offset":%d,`, size-1000))
+	}
 	for _, cut := range []struct {
 		name   string
 		from   cable.Direction
@@ -136,6 +142,7 @@ func TestCuts(t *testing.T) {
 		{"behind bytes of the client", cable.FromClient, cable.Method(wire.NotePortWrite).Every(5), cable.ResetAfter},
 		{"before bytes of the client", cable.FromClient, cable.Method(wire.NotePortWrite).Every(6), cable.ResetBefore},
 		{"before acknowledgements of the server", cable.FromServer, cable.Method(wire.NotePortAcked).Every(4), cable.SeverBefore},
+		{"before the last acknowledgement of the server", cable.FromServer, cable.Method(wire.NotePortAcked).Where(isLast).Times(2), cable.SeverBefore},
 		{"before acknowledgements of the client", cable.FromClient, cable.Method(wire.NotePortAck).Every(4), cable.SeverBefore},
 		{"before the answer to an open", cable.FromServer, cable.Answer(wire.MethodPortOpen).Times(3), cable.SeverBefore},
 		{"before the answer to a close", cable.FromServer, cable.Answer(wire.MethodPortClose).Times(2), cable.SeverBefore},
@@ -149,6 +156,7 @@ func TestCuts(t *testing.T) {
 			c := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 			address, failures := forward(t, dial(t, c.URL()), target(t, echo))
 			rule := c.On(cut.from, cut.match, cut.action)
+			closed := c.On(cable.FromServer, cable.Answer(wire.MethodPortClose).Always())
 			data := tethertest.PatternBytes(t, size)
 			var running sync.WaitGroup
 			for i := range 2 {
@@ -160,6 +168,9 @@ func TestCuts(t *testing.T) {
 				})
 			}
 			running.Wait()
+			if err := closed.Await(tethertest.Within(t), 2); err != nil {
+				t.Errorf("the server was not told to forget the connections: %v", err)
+			}
 			if rule.Count() == 0 {
 				t.Error("there was no cut")
 			}
