@@ -20,7 +20,7 @@ PLAIN := docs examples schema $(addprefix internal/,codexhome confine/explain fl
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit test-plain test-cli test-conformance test-interop test-console test-clients test-release release release-check interop record soak model bench fuzz demos fleet-demo clean bubblewrap websockets schema
+.PHONY: help build run test check test-unit test-plain test-cli test-conformance test-interop test-console test-clients test-release release release-check screenshots interop record soak model bench fuzz demos fleet-demo clean bubblewrap websockets schema
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,11 @@ test-console: ## the page of the console, under node and in a browser
 	@scripts/need-chromium
 	go -C internal/console/browser vet .
 	go -C internal/console/browser test -vet=off -timeout $(TIMEOUT) .
+
+screenshots: ## take the pictures of the console's page again, for docs/console
+	@scripts/build-console
+	@scripts/need-chromium
+	go -C internal/console/browser test -vet=off -count 1 -run TestPictures . -shots $(CURDIR)/docs/console
 
 test-clients: websockets ## the clients in Go, Python and TypeScript, with one script
 	@scripts/build-typescript

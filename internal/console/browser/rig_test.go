@@ -54,8 +54,13 @@ func newRig(t *testing.T, config console.Config) *rig {
 // newServer starts a server with a console.
 func newServer(t *testing.T, config console.Config) *rig {
 	t.Helper()
+	return newServerWith(t, config, server.Config{})
+}
+
+func newServerWith(t *testing.T, config console.Config, settings server.Config) *rig {
+	t.Helper()
 	config.Files = web.Files
-	s := tethertest.StartServerOn(t, listen.Config{URL: listen.DefaultURL, Console: &config}, server.Config{})
+	s := tethertest.StartServerOn(t, listen.Config{URL: listen.DefaultURL, Console: &config}, settings)
 	r := &rig{t: t, url: s.URL}
 	c, err := client.Dial(t.Context(), s.URL, client.Options{Name: "agent", Label: "build agent"})
 	if err != nil {

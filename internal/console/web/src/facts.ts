@@ -109,7 +109,7 @@ function useFacts({ command: { info, cpuShare } }: Subject): Fact[] {
   const usage = info.tetherUsage;
   const cpuMs = usage?.userUs !== undefined && usage.systemUs !== undefined ? (usage.userUs + usage.systemUs) / 1000 : info.cpuMs;
   return [
-    ["Processor", cpuMs === undefined ? undefined : `${durationText(cpuMs)}${cpuShare === undefined ? "" : `, now ${Math.round(cpuShare * 100)}%`}`],
+    ["Processor", cpuMs === undefined ? undefined : `${durationText(cpuMs)}${cpuShare === undefined || cpuShare < 0.005 ? "" : `, now ${Math.round(cpuShare * 100)}%`}`],
     ["Memory", info.memoryBytes === undefined ? undefined : sizeText(info.memoryBytes)],
     ["Memory peak", usage?.memoryPeakBytes === undefined ? undefined : sizeText(usage.memoryPeakBytes)],
     ["Read", usage?.readBytes ? sizeText(usage.readBytes) : undefined],

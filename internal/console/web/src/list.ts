@@ -251,15 +251,16 @@ function fillCommand(element: HTMLElement, command: Command, selected: boolean):
   }
   glyph!.className = `glyph tone-${face.tone}`;
   text(line!, shortCommand(info.argv));
-  text(state!, info.controlledBy ? `${stateText(info)} · ${info.controlledBy} types` : stateText(info));
+  text(state!, info.controlledBy ? `${info.controlledBy} types · ${faceOf(info).word}` : stateText(info));
   text(figures!, figuresText(command));
 }
 
 /** CPU, memory and output that waits for its client; of an ended command its age. */
 function figuresText({ info, cpuShare }: Command): string {
   if (info.state !== "running") return `${spanText(Date.now() - info.startedAtMs)} ago`;
+  if (info.blocked) return `${sizeText(info.unsentBytes || info.heldBytes)} waits`; // a client may be sent all of it and acknowledge nothing
   const parts: string[] = [];
-  if (cpuShare !== undefined) parts.push(percentText(cpuShare));
+  if (cpuShare !== undefined && cpuShare >= 0.001) parts.push(percentText(cpuShare));
   if (info.memoryBytes !== undefined) parts.push(sizeText(info.memoryBytes));
   if (info.unsentBytes > 0) parts.push(`${sizeText(info.unsentBytes)} waits`);
   return parts.join(" · ");

@@ -10,6 +10,11 @@ import { foundColors, onThemeChange, terminalTheme } from "./theme.ts";
 
 const fontFamily = 'ui-monospace, "SF Mono", "Cascadia Mono", "JetBrains Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
 const fontSize = 13;
+
+/** Letters shrink so that all columns of a command's terminal fit, down to this size; below it, the person scrolls sideways. */
+const readableFont = 10;
+
+/** So that all of its lines fit, they shrink further: the newest line is the last one. */
 const smallestFont = 7;
 
 export interface Size {
@@ -41,6 +46,7 @@ export class Screen {
   private readonly resizes = new ResizeObserver(() => this.fit());
   private readonly stopThemes: () => void;
   private fixed: Size | undefined;
+  private highlightAgain: () => void = () => {}; // in the colours of now
 
   constructor(
     private readonly parent: HTMLElement,
@@ -69,7 +75,10 @@ export class Screen {
     guardQueries(this.terminal, () => this.live && this.typing);
     this.terminal.onScroll(() => this.onScroll());
     this.parent.querySelector(".xterm-viewport")?.addEventListener("scroll", () => this.onScroll());
-    this.stopThemes = onThemeChange(() => (this.terminal.options.theme = terminalTheme()));
+    this.stopThemes = onThemeChange(() => {
+      this.terminal.options.theme = terminalTheme();
+      this.highlightAgain();
+    });
     this.resizes.observe(parent);
     this.fit();
   }
@@ -121,8 +130,9 @@ export class Screen {
     const natural = this.proposal();
     if (!natural) return;
     const { cols, rows } = this.fixed ?? natural;
-    const shrink = this.fixed ? Math.min(1, natural.cols / cols, natural.rows / rows) : 1;
-    const size = Math.max(smallestFont, Math.floor(fontSize * shrink * 2) / 2);
+    const forColumns = Math.max(readableFont, (fontSize * natural.cols) / cols);
+    const forRows = Math.max(smallestFont, (fontSize * natural.rows) / rows);
+    const size = this.fixed ? Math.floor(Math.min(fontSize, forColumns, forRows) * 2) / 2 : fontSize;
     if (this.terminal.options.fontSize !== size) this.terminal.options.fontSize = size;
     if (this.terminal.cols !== cols || this.terminal.rows !== rows) this.terminal.resize(cols, rows);
   }
@@ -139,6 +149,7 @@ export class Screen {
   /** Highlights text near the middle of the screen and elsewhere. Patterns that only the server understands are left out. */
   highlight(pattern: string, regex: boolean, ignoreCase: boolean, line: number): void {
     const { match, active } = foundColors();
+    this.highlightAgain = () => this.highlight(pattern, regex, ignoreCase, line);
     this.terminal.select(0, line, 0);
     try {
       this.finder.findNext(pattern, {
@@ -158,6 +169,7 @@ export class Screen {
   }
 
   clearHighlight(): void {
+    this.highlightAgain = () => {};
     this.finder.clearDecorations();
     this.terminal.clearSelection();
   }

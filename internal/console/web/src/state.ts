@@ -15,7 +15,7 @@ const activities: Record<string, Face> = {
   running: { icon: "running", word: "running", tone: "live" },
   unknown: { icon: "running", word: "running", tone: "live" },
   waitingForInput: { icon: "input", word: "waiting for input", tone: "wait" },
-  outputNotRead: { icon: "blocked", word: "blocked: its client does not read", tone: "bad" },
+  outputNotRead: { icon: "blocked", word: "blocked: output not read", tone: "bad" },
   blockedOnPipe: { icon: "blocked", word: "blocked on a pipe", tone: "wait" },
   stopped: { icon: "stopped", word: "stopped", tone: "wait" },
   sleeping: { icon: "asleep", word: "sleeping", tone: "calm" },
@@ -33,7 +33,7 @@ const activities: Record<string, Face> = {
 /** What a command is doing. */
 export function faceOf(p: ProcessInfo): Face {
   if (p.state !== "running") {
-    if (p.sandboxDenied) return { icon: "refused", word: `refused by the sandbox, exited ${p.exitCode ?? "?"}`, tone: "bad" };
+    if (p.sandboxDenied) return { icon: "refused", word: "refused by the sandbox", tone: "bad" };
     if (p.exitCode === 0) return { icon: "done", word: "exited 0", tone: "calm" };
     return { icon: "failed", word: `exited ${p.exitCode ?? "?"}`, tone: "bad" };
   }
@@ -41,11 +41,11 @@ export function faceOf(p: ProcessInfo): Face {
   return activities[p.stateDetail?.activity ?? "running"] ?? activities.running!;
 }
 
-/** The word of the state, with how long a command has been silent. */
+/** The word of the state, with how long a command has been silent, unless its output is not read. */
 export function stateText(p: ProcessInfo): string {
   const face = faceOf(p);
   const silent = p.stateDetail?.silentMs ?? 0;
-  return p.state === "running" && silent >= 5000 ? `${face.word} · silent ${spanText(silent)}` : face.word;
+  return p.state === "running" && !p.blocked && silent >= 5000 ? `${face.word} · silent ${spanText(silent)}` : face.word;
 }
 
 /** Whether a command can still be typed into or signalled. */

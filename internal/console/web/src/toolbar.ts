@@ -80,6 +80,7 @@ export class Toolbar {
       this.take.dataset.label = label;
       this.take.replaceChildren(icon("keyboard"), label);
     }
+    this.element.classList.toggle("without-control", !alive || this.readOnly);
     set(this.take, "aria-pressed", String(mine));
     set(this.take, "title", mine ? "Stop typing into this command (Ctrl Shift G)" : "Type into this command (t)");
     this.playButton.hidden = alive;
