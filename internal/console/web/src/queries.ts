@@ -25,3 +25,19 @@ export function guardQueries(terminal: Terminal, allowed: () => boolean): IDispo
   ];
   return { dispose: () => guards.forEach((guard) => guard.dispose()) };
 }
+
+/** The largest size of a terminal here (cast.ts): to scroll, insert or delete more lines than that empties the screen. */
+const mostLines = 500;
+
+/** Characters that one sequence may repeat. */
+const mostRepeats = 4096;
+
+/** Swallows sequences that repeat something more often than makes sense. xterm.js does what they say one by one: a single "scroll by
+ * 2147483647 lines" would stop the page for minutes. */
+export function guardCounts(terminal: Terminal): IDisposable {
+  const guard = (final: string, most: number) =>
+    terminal.parser.registerCsiHandler({ final }, ([count]) => typeof count === "number" && count > most);
+  const guards = [..."STLMIZ"].map((final) => guard(final, mostLines)); // scroll, insert, delete, tabulators
+  guards.push(guard("b", mostRepeats));
+  return { dispose: () => guards.forEach((each) => each.dispose()) };
+}

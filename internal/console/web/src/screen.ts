@@ -4,7 +4,7 @@ import { SearchAddon } from "@xterm/addon-search";
 import { WebLinksAddon } from "@xterm/addon-web-links";
 import { type IMarker, Terminal } from "@xterm/xterm";
 import { maxLines } from "./pages.ts";
-import { guardQueries } from "./queries.ts";
+import { guardCounts, guardQueries } from "./queries.ts";
 import { styledDocument } from "./sheets.ts";
 import { foundColors, onThemeChange, terminalTheme } from "./theme.ts";
 
@@ -72,6 +72,7 @@ export class Screen {
     this.terminal.loadAddon(new WebLinksAddon(open));
     this.terminal.open(parent);
     this.terminal.textarea?.setAttribute("aria-label", label);
+    guardCounts(this.terminal);
     guardQueries(this.terminal, () => this.live && this.typing);
     this.terminal.onScroll(() => this.onScroll());
     this.parent.querySelector(".xterm-viewport")?.addEventListener("scroll", () => this.onScroll());
