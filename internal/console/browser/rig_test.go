@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -193,11 +194,17 @@ func waitFor[T any](r *rig, what, expression string) T {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.page, 2*patience) // a page that has crashed does not answer
 	defer cancel()
-	value, err := chromedp.Run(ctx, chromedp.Poll[T](expression, chromedp.WithPollingInterval(30*time.Millisecond), chromedp.WithPollingTimeout(patience)))
-	if err != nil {
-		r.t.Fatalf("waiting for %s: %v\n%s", what, err, r.text())
+	for {
+		value, err := chromedp.Run(ctx, chromedp.Poll[T](expression, chromedp.WithPollingInterval(30*time.Millisecond), chromedp.WithPollingTimeout(patience)))
+		if err != nil && (strings.Contains(err.Error(), "Cannot find context") || strings.Contains(err.Error(), "navigated or closed")) {
+			continue // the page has just been loaded again
+		}
+		if err != nil {
+			r.t.Fatalf("waiting for %s: %v
+%s", what, err, r.text())
+		}
+		return value
 	}
-	return value
 }
 
 // start starts a command on the server.

@@ -17,10 +17,15 @@ async function post(body: object, signal?: AbortSignal): Promise<Response> {
   });
 }
 
+/** The code in the part of an address that begins with #. */
+export function codeOf(hash: string): string | null {
+  return new URLSearchParams(hash.slice(1)).get("code");
+}
+
 /** Exchanges the code of the address, if it has one, and removes it from the address and the history. It returns false if
  * the server refuses the code. */
 export async function signIn(): Promise<boolean> {
-  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  const code = codeOf(location.hash);
   if (!code) return localStorage.getItem(keyName) !== null;
   history.replaceState(null, "", location.pathname + location.search);
   const answer = await post({ code });
