@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -61,18 +62,26 @@ func (r *rig) log(from io.Reader) []byte {
 	return all
 }
 
-// whole reads the terminal from the top to the bottom, screen by screen.
+// whole reads the terminal from the top to the bottom, screen by screen. No screen looks like the one before it, so it waits for the
+// terminal to draw each of them.
 func (r *rig) whole() string {
 	r.t.Helper()
 	r.click(".screen .xterm-rows")
-	r.run(`document.querySelector(".xterm-viewport").scrollTop = 0`)
-	height := eval[int](r, `document.querySelectorAll(".xterm-rows > div").length`)
-	total := eval[int](r, `Math.round(document.querySelector(".xterm-scroll-area").clientHeight / document.querySelector(".xterm-rows > div").clientHeight)`)
+	const row = `document.querySelector(".xterm-rows > div").getBoundingClientRect().height`
+	height := waitFor[int](r, "a terminal of the size of its place, which grows when the buttons for a running command leave", `(() => {
+		const rows = document.querySelectorAll(".xterm-rows > div").length;
+		const place = document.querySelector(".screen").clientHeight - 12;
+		return document.querySelector(".without-control") && rows === Math.floor(place / `+row+`) ? rows : 0;
+	})()`)
+	total := height + eval[int](r, `Math.round((document.querySelector(".xterm-scroll-area").clientHeight - document.querySelector(".xterm-viewport").clientHeight) / `+row+`)`)
 	rows := make([]string, total)
-	for top := 0; ; top = min(top+height, total-height) {
-		r.run(fmt.Sprintf(`const v = document.querySelector(".xterm-viewport"); v.scrollTop = Math.round(v.scrollHeight * %d / %d)`, top, total))
-		r.frames(2)
-		copy(rows[top:], strings.Split(r.screen(), "\n"))
+	last, key := r.screen(), "Home"
+	for top := 0; ; top = min(top+height-1, total-height) {
+		r.press(0, key)
+		quoted, _ := json.Marshal(last)
+		r.wait("another part of the terminal", fmt.Sprintf("%s !== %s", screenText, quoted))
+		last, key = r.screen(), "PageDown"
+		copy(rows[top:], strings.Split(last, "\n"))
 		if top >= total-height {
 			break
 		}

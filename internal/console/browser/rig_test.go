@@ -200,8 +200,7 @@ func waitFor[T any](r *rig, what, expression string) T {
 			continue // the page has just been loaded again
 		}
 		if err != nil {
-			r.t.Fatalf("waiting for %s: %v
-%s", what, err, r.text())
+			r.t.Fatalf("waiting for %s: %v\n%s", what, err, r.text())
 		}
 		return value
 	}
