@@ -13,6 +13,7 @@ import (
 type client struct {
 	*socket
 	session string
+	public  string // the id that others may know; of the reference, none
 	lastID  int
 }
 
@@ -26,7 +27,13 @@ type message struct {
 	} `json:"params"`
 	Result struct {
 		SessionID string `json:"sessionId"`
-		Chunks    []struct {
+		Tether    struct {
+			PublicID string `json:"publicId"`
+		} `json:"tether"`
+		Events []struct {
+			Kind string `json:"kind"`
+		} `json:"events"`
+		Chunks []struct {
 			Seq   uint64 `json:"seq"`
 			Chunk []byte `json:"chunk"`
 		} `json:"chunks"`
@@ -63,7 +70,7 @@ func connectWith(buffer int, url, resume string) (*client, error) {
 	if err == nil {
 		var m message
 		m, err = c.until(func(m message) bool { return m.ID == id })
-		c.session = m.Result.SessionID
+		c.session, c.public = m.Result.SessionID, m.Result.Tether.PublicID
 	}
 	if err == nil {
 		err = c.write(opText, []byte(`{"method":"initialized","params":{}}`))

@@ -3,7 +3,7 @@
 // Command bench measures tether beside the reference server, end to end, and
 // prints a Markdown table of medians and their ratios:
 //
-//	go run ./bench [-reps 3] [-quick] [-only cold,idle,starts,output,echo,resume,sandbox,client]
+//	go run ./bench [-reps 3] [-quick] [-only cold,idle,starts,output,echo,resume,sandbox,client,watched]
 //	go run ./bench -base 'bin/tether serve --no-keeper'
 //	go run ./bench -base 'bin/old serve' -only killed,upgraded
 //
@@ -42,7 +42,7 @@ func run(ctx context.Context) error {
 	quick := flag.Bool("quick", false, "a tenth of the work, to see that everything runs")
 	base := flag.String("base", "", "a `command` line with another server to compare with, instead of the reference")
 	serve := flag.String("serve", "", "further `flags` of tether serve")
-	only := flag.String("only", "cold,idle,starts,output,echo,resume,sandbox,client", "what to measure")
+	only := flag.String("only", "cold,idle,starts,output,echo,resume,sandbox,client,watched", "what to measure")
 	flag.Parse()
 	chosen, err := choose(*only)
 	if err != nil {

@@ -30,6 +30,7 @@ var scenarios = []scenario{
 	{name: "resume", run: resume},
 	{name: "sandbox", run: sandboxed, limit: plainSandbox},
 	{name: "client", run: library},
+	{name: "watched", run: watched},
 	{name: "killed", run: killed}, // this and the next two: only with a keeper
 	{name: "replayed", run: replayed},
 	{name: "upgraded", run: upgraded},
