@@ -252,7 +252,7 @@ export class App {
 export function showSignedOut(): void {
   const columns = document.querySelector("#columns")!;
   columns.replaceChildren(
-    h("section", { class: "door" },
+    h("section", { class: "door", id: "terminal", tabindex: "-1" },
       icon("keyboard"),
       h("h1", {}, "This link does not work any more"),
       h("p", {}, "A link to the console works once and for a minute. For a new one, run"),

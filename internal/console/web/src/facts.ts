@@ -39,7 +39,7 @@ export class Facts {
     }
     sections.forEach(([name, content], i) => {
       const section = this.parent.children[i] as HTMLElement;
-      const drawing = h("div", {}, h("h3", {}, name), ...content);
+      const drawing = h("div", {}, h("h2", {}, name), ...content);
       const text = drawing.textContent ?? "";
       if (this.drawn.get(name) === text) return;
       this.drawn.set(name, text);
