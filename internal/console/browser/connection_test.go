@@ -152,6 +152,22 @@ func TestManyCommands(t *testing.T) {
 	if rows := eval[int](r, `document.querySelectorAll(".row").length`); rows > 60 {
 		t.Errorf("the page has %d rows", rows)
 	}
+	frames := eval[[]float64](r, `(async () => {
+		const tree = document.querySelector(".tree"), frames = [];
+		tree.scrollTop = 0;
+		await new Promise(requestAnimationFrame);
+		for (let i = 0, before = performance.now(); i < 120; i++) {
+			tree.scrollTop += 500;
+			await new Promise(requestAnimationFrame);
+			frames.push(performance.now() - before);
+			before = performance.now();
+		}
+		return frames.sort((a, b) => a - b);
+	})()`)
+	t.Logf("scrolling: a frame takes %.0f ms (median), %.0f ms (9 of 10)", frames[len(frames)/2], frames[len(frames)*9/10])
+	if tethertest.Soak() && frames[len(frames)/2] > mostFrame {
+		t.Error("the list does not scroll smoothly")
+	}
 	r.press(0, "/")
 	r.wait("the filter", `document.activeElement.classList.contains("filter")`)
 	r.write("number 4711")

@@ -22,6 +22,9 @@ export interface Size {
   rows: number;
 }
 
+/** For so long after its place has changed, the terminal stays at the newest line, unless the person scrolls. */
+const holdMs = 500;
+
 /** What a link may open: pages, and nothing that runs. */
 function isPage(link: string): boolean {
   try {
@@ -37,15 +40,21 @@ export class Screen {
   backlog = 0;
   /** The output that is being written is new: it was not shown before. */
   live = false;
+  /** The terminal shows the newest output, not a part of the log that the person has chosen. */
+  following = false;
   /** This page types into the command. */
   typing = false;
   onScroll: () => void = () => {};
   onLink: (link: string) => void = () => {};
   private readonly fitter = new FitAddon();
   private readonly finder = new SearchAddon();
-  private readonly resizes = new ResizeObserver(() => this.fit());
+  private readonly resizes = new ResizeObserver(() => {
+    if (this.atBottom) this.heldUntil = performance.now() + holdMs;
+    this.fit();
+  });
   private readonly stopThemes: () => void;
   private fixed: Size | undefined;
+  private heldUntil = 0;
   private highlightAgain: () => void = () => {}; // in the colours of now
 
   constructor(
@@ -75,7 +84,12 @@ export class Screen {
     guardCounts(this.terminal);
     guardQueries(this.terminal, () => this.live && this.typing);
     this.terminal.onScroll(() => this.onScroll());
-    this.parent.querySelector(".xterm-viewport")?.addEventListener("scroll", () => this.onScroll());
+    this.parent.querySelector(".xterm-viewport")?.addEventListener("scroll", () => {
+      // When its place changes, the browser may move the scroll bar. xterm.js takes that for the person, and leaves the newest line.
+      if (this.following && performance.now() < this.heldUntil && !this.atBottom) this.terminal.scrollToBottom();
+      this.onScroll();
+    });
+    for (const type of ["wheel", "pointerdown", "keydown"]) this.terminal.element?.addEventListener(type, () => (this.heldUntil = 0), { capture: true, passive: true });
     this.stopThemes = onThemeChange(() => {
       this.terminal.options.theme = terminalTheme();
       this.highlightAgain();
@@ -177,6 +191,7 @@ export class Screen {
 
   /** Scrolls so that a line of the buffer is in the middle. */
   center(line: number): void {
+    this.heldUntil = 0;
     this.terminal.scrollToLine(Math.max(0, line - Math.floor(this.terminal.rows / 2)));
   }
 

@@ -11,6 +11,7 @@ class FakeScreen {
   text = "";
   backlog = 0;
   live = false;
+  following = false;
   onScroll: () => void = () => {};
   atTop = true;
   atBottom = true;

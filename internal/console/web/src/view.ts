@@ -313,6 +313,7 @@ export class View {
 
   private change(changes: Partial<ViewState>): void {
     this.state = { ...this.state, ...changes };
+    this.screen.following = ["observing", "skimming", "ended"].includes(this.state.mode);
     this.onState(this.state);
   }
 }
