@@ -52,7 +52,7 @@ func TestHostileOutput(t *testing.T) {
 	r.run(`for (const name of ["writeText", "write"]) navigator.clipboard[name] = () => problems.push("clipboard");
 		document.execCommand = (what) => problems.push("execCommand " + what)`)
 	r.start(client.Command{Argv: []string{"cat", file}, TTY: true})
-	r.start(client.Command{Argv: []string{"sh", "-c", "sleep 100", "<img src=x onerror=alert(6)>\x1b]0;stolen\x07\u202e"}})
+	r.start(client.Command{Argv: []string{"sh", "-c", "sleep 100000", "<img src=x onerror=alert(6)>\x1b]0;stolen\x07\u202e"}})
 	r.choose("cat")
 	r.seen("THE END")
 	if title := eval[string](r, "document.title"); !strings.HasPrefix(title, "cat ") {
@@ -61,7 +61,7 @@ func TestHostileOutput(t *testing.T) {
 	r.run(`document.querySelector(".screen .xterm-helper-textarea").focus()`)
 	r.press(0, "Home")
 	r.wait("the beginning", `document.querySelector(".screen").ariaBusy === "false"`)
-	r.choose("sleep 100")
+	r.choose("sleep 100000")
 	if made := eval[int](r, `document.querySelectorAll("main img, main script, main iframe, main a").length`); made > 0 {
 		t.Errorf("output and command lines have made %d elements", made)
 	}
@@ -101,7 +101,7 @@ func TestLinks(t *testing.T) {
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, console.Config{})
-	p := r.start(client.Command{TTY: true, Argv: []string{"sh", "-c", `stty -echo; printf '\033[c\033[6n\033[>c\033]10;?\007\033[?6n\033P$qm\033\\'; echo asked; read -r answer; printf '%s' "$answer" | od -c; echo end; sleep 100`}})
+	p := r.start(client.Command{TTY: true, Argv: []string{"sh", "-c", `stty -echo; printf '\033[c\033[6n\033[>c\033]10;?\007\033[?6n\033P$qm\033\\'; echo asked; read -r answer; printf '%s' "$answer" | od -c; echo end; sleep 100000`}})
 	r.choose("stty")
 	r.seen("asked")
 	if err := p.Write(t.Context(), []byte("mine\n")); err != nil {

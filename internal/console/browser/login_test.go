@@ -96,7 +96,7 @@ func TestPageOfAnotherPort(t *testing.T) {
 	var log lines
 	r := newServerWith(t, console.Config{}, server.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	r.open(r.url)
-	r.shell("sleep 100")
+	r.shell("sleep 100000")
 	key := eval[string](r, `localStorage.getItem("tether-console-key")`)
 	var cookies lines
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -136,7 +136,7 @@ func TestPageOfAnotherPort(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, console.Config{ReadOnly: true})
-	p := r.shell("echo one; sleep 100")
+	p := r.shell("echo one; sleep 100000")
 	r.choose("echo one")
 	r.seen("one")
 	r.wait("the badge", `!document.querySelector("#read-only").hidden`)
