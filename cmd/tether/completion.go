@@ -1,3 +1,5 @@
+//go:build mcp || fleet || !split
+
 package main
 
 import (
@@ -10,7 +12,7 @@ import (
 func newCompletion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
-		Short: "Print a script that completes command lines of tether",
+		Short: shortCompletion,
 		Long: "Print a script that lets a shell complete commands, flags and the names of processes:\n\n" +
 			"  bash:       source <(tether completion bash)\n" +
 			"  zsh:        source <(tether completion zsh)\n" +

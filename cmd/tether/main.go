@@ -58,6 +58,6 @@ func run(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 		return report(stderr, "tether", err)
 	}
 	root := newRoot(args, stdin, stdout, stderr)
-	command, err := root.ExecuteC()
+	command, err := execute(root, args)
 	return report(stderr, command.CommandPath(), err)
 }

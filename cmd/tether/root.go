@@ -92,7 +92,7 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletion replaces it
 	root.SuggestionsMinimumDistance = 2
 	addCommands(root, args, stdin, stdout)
-	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+	if completes(args) {
 		allowRepeats(root)
 	}
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version")
@@ -184,11 +184,8 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 	}
 }
 
-// The commands that need all other commands.
-const (
-	aboutCompletion = "completion"
-	aboutHelp       = "help"
-)
+// aboutHelp is a command that needs all other commands, as aboutCompletion.
+const aboutHelp = "help"
 
 // noSuchCommand refuses arguments that name no subcommand.
 func noSuchCommand(cmd *cobra.Command, args []string) error {

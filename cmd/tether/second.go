@@ -53,6 +53,8 @@ const (
 	nameSessions, shortSessions = "sessions", "List the sessions of a server, or end some"
 )
 
+const aboutCompletion, shortCompletion = "completion", "Print a script that completes command lines of tether"
+
 const nameService, shortService = "service", "Let systemd run a server"
 const nameSchema, shortSchema = "schema", "Print the schema of the protocols"
 
@@ -85,5 +87,6 @@ var companionCommands = []companionCommand{
 	{nameAppServer, withMCP, false}, {nameService, withMCP, false}, {nameSchema, withMCP, false},
 	{nameConsole, withMCP, false}, {nameRecord, withMCP, false}, {namePlay, withMCP, false},
 	{nameMCP, withMCP, true}, {nameMCPRun, withMCP, true}, {nameSandbox, withMCP, true},
+	{aboutCompletion, withMCP, false},
 	{nameHub, withFleet, false}, {nameGateway, withFleet, false}, {nameHosts, withFleet, false},
 }

@@ -50,6 +50,7 @@ func TestCompanions(t *testing.T) {
 		{nameService, "tether-mcp", exitError}, {nameConsole, "tether-mcp", exitError}, {nameRecord, "tether-mcp", exitError}, {namePlay, "tether-mcp", exitError},
 		{namePs, "tether-mcp", exitError}, {nameLogs, "tether-mcp", exitError}, {nameAttach, "tether-mcp", exitRefused}, {nameWhy, "tether-mcp", exitError},
 		{nameWait, "tether-mcp", exitRefused}, {nameKill, "tether-mcp", exitError}, {nameRm, "tether-mcp", exitError}, {nameSessions, "tether-mcp", exitError},
+		{aboutCompletion, "tether-mcp", exitError},
 		{nameMCP, "tether-mcp", exitRefused}, {nameMCPRun, "tether-mcp", exitRefused}, {nameSandbox, "tether-mcp", exitRefused},
 		{nameHub, "tether-fleet", exitError}, {nameGateway, "tether-fleet", exitError}, {nameHosts, "tether-fleet", exitError},
 	} {
@@ -66,6 +67,15 @@ func TestCompanions(t *testing.T) {
 	}
 	if got := tether(second, "__complete", nameCp, "--verb"); got.code != exitOK || !strings.HasPrefix(got.stdout, "--verbose\t") {
 		t.Errorf("completion: %+v", got)
+	}
+	if got := tether(second, "__complete", "ser"); got.code != exitOK || !strings.HasPrefix(got.stdout, "serve\t") {
+		t.Errorf("completion of a command: %+v", got)
+	}
+	if got := tether(second, "__complete", "serve", "--no-cons"); got.code != exitOK || !strings.HasPrefix(got.stdout, "--no-console\t") {
+		t.Errorf("completion of a flag of tether itself: %+v", got)
+	}
+	if got := tether("", "__complete", "ser"); got.code != exitError || got.stdout != "" {
+		t.Errorf("completion without the program: %+v", got)
 	}
 	if got := tether(both, "__complete", nameHub, "add-h"); got.code != exitOK || !strings.HasPrefix(got.stdout, "add-host\t") {
 		t.Errorf("completion of a subcommand: %+v", got)

@@ -31,12 +31,18 @@ func newSchema() *cobra.Command                       { return newSecond(nameSch
 func newConsole() *cobra.Command                      { return newSecond(nameConsole, shortConsole) }
 func newRecord() *cobra.Command                       { return newSecond(nameRecord, shortRecord) }
 func newPlay(*os.File) *cobra.Command                 { return newSecond(namePlay, shortPlay) }
+func newCompletion() *cobra.Command                   { return newSecond(aboutCompletion, shortCompletion) }
 func newHub([]string, *os.File) *cobra.Command        { return newSecond(nameHub, shortHub) }
 func newGateway([]string, *os.File) *cobra.Command    { return newSecond(nameGateway, shortGateway) }
 func newHosts([]string, *os.File) *cobra.Command      { return newSecond(nameHosts, shortHosts) }
 
 // namesOnly: of the commands in companions, this program has only the names.
 const namesOnly = true
+
+// complete answers a shell. handOver has left that to a companion.
+func complete(root *cobra.Command) (*cobra.Command, error) {
+	return root, noSuchCommand(root, []string{cobra.ShellCompRequestCmd})
+}
 
 // newSecond is a command of a companion in the list of commands. handOver executes it.
 func newSecond(name, short string) *cobra.Command {

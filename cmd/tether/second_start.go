@@ -18,14 +18,16 @@ import (
 // execute the command, to print its help, or to complete its flags. Otherwise it returns nil.
 func handOver(args []string) error {
 	words := args
-	if len(words) > 0 && (words[0] == aboutHelp || words[0] == cobra.ShellCompRequestCmd || words[0] == cobra.ShellCompNoDescRequestCmd) {
+	if len(words) > 0 && (words[0] == aboutHelp || completes(args)) {
 		words = words[1:]
 	}
-	if !namesOnly || len(words) == 0 {
+	i := slices.IndexFunc(companionCommands, func(c companionCommand) bool { return len(words) > 0 && c.name == words[0] })
+	switch {
+	case !namesOnly:
 		return nil
-	}
-	i := slices.IndexFunc(companionCommands, func(c companionCommand) bool { return c.name == words[0] })
-	if i < 0 {
+	case i < 0 && completes(args):
+		return withMCP.become(aboutCompletion, args)
+	case i < 0:
 		return nil
 	}
 	c := companionCommands[i]
@@ -34,6 +36,11 @@ func handOver(args []string) error {
 		err = failed(err)
 	}
 	return err
+}
+
+// completes reports whether a command line is the question of a shell that completes another one.
+func completes(args []string) bool {
+	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
 }
 
 // become replaces this process by the companion, which has a command. It gets the same arguments, so it checks them again.
