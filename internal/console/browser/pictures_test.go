@@ -105,7 +105,7 @@ func TestPictures(t *testing.T) {
 	r := newServerWith(t, console.Config{}, server.Config{SpoolLimit: 4 << 20})
 	run := func(c *client.Client, cmd client.Command) {
 		t.Helper()
-		cmd.Dir = shop
+		cmd.Dir, cmd.Env = shop, map[string]string{"MAKEFLAGS": "", "MAKELEVEL": ""} // make screenshots is not the make of the shop
 		if _, err := c.Start(t.Context(), cmd); err != nil {
 			t.Fatal(err)
 		}
