@@ -105,7 +105,10 @@ func TestPageOfAnotherPort(t *testing.T) {
 		fmt.Fprint(w, "<title>evil</title><body></body>")
 	}))
 	t.Cleanup(evil.Close)
-	r.do(chromedp.Navigate(evil.URL))
+	r.do(chromedp.Navigate(evil.URL + "/console/")) // where the cookie goes, too
+	if !strings.Contains(cookies.String(), "tether_console_") {
+		t.Errorf("the cookies of the browser are %q: without that of the console, this test proves little", cookies.String())
+	}
 	code := r.code()
 	for what, came := range eval[map[string]string](r, fmt.Sprintf(attack, origin(t, r.url), key, code)) {
 		if came != "refused" {
@@ -124,8 +127,14 @@ func TestPageOfAnotherPort(t *testing.T) {
 	if err := r.client.Call(t.Context(), client.Idempotent, wire.MethodProcessList, wire.ListParams{}, &all); err != nil || len(all.Processes) != 1 {
 		t.Errorf("the server has %d processes, %v", len(all.Processes), err)
 	}
-	if said := log.String(); !strings.Contains(said, "reason=origin") || strings.Contains(said, code) || strings.Contains(said, key) {
-		t.Errorf("the log says\n%s", said)
+	said := log.String()
+	for _, path := range []string{"/console/login", "/console/socket"} {
+		if !strings.Contains(said, "path="+path+" reason=origin origin="+evil.URL) {
+			t.Errorf("the log does not say that %s was refused:\n%s", path, said)
+		}
+	}
+	if strings.Contains(said, code) || strings.Contains(said, key) {
+		t.Errorf("the log has secrets:\n%s", said)
 	}
 	r.visit(r.url, code)
 	r.wait("the page, with the code that the other page has tried", connected)
