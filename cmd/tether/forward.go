@@ -7,16 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/client/ports"
 	"github.com/tetherexec/tether/internal/terminal"
+	"github.com/tetherexec/tether/wire"
 )
 
 // maxForwards is how many ports one command forwards.
@@ -24,12 +27,13 @@ const maxForwards = 128
 
 // A forwardSpec is an argument of `tether forward`.
 type forwardSpec struct {
-	text  string
-	local uint16 // 0: any
-	to    ports.Target
+	text    string
+	local   uint16 // 0: any
+	to      ports.Target
+	process string // the id of a process whose port is the target; "": none
 }
 
-// parseForward understands PORT, LOCAL:PORT and LOCAL:HOST:PORT.
+// parseForward understands PORT, LOCAL:PORT, LOCAL:HOST:PORT, ID and LOCAL:ID.
 func parseForward(text string) (forwardSpec, error) {
 	s := forwardSpec{text: text}
 	local, rest, two := strings.Cut(text, ":")
@@ -47,8 +51,18 @@ func parseForward(text string) (forwardSpec, error) {
 		}
 	}
 	var err error
-	if s.local, err = parsePort(local, two); err == nil {
-		s.to.Port, err = parsePort(remote, false)
+	isID := s.to.Host == "" && strings.IndexFunc(remote, unicode.IsLetter) >= 0
+	switch {
+	case isID && !two:
+		s.process = remote
+		return s, nil
+	case isID:
+		s.process = remote
+		s.local, err = parsePort(local, true)
+	default:
+		if s.local, err = parsePort(local, two); err == nil {
+			s.to.Port, err = parsePort(remote, false)
+		}
 	}
 	if err != nil {
 		return s, s.refuse(err.Error())
@@ -57,7 +71,7 @@ func parseForward(text string) (forwardSpec, error) {
 }
 
 func (s *forwardSpec) refuse(why string) error {
-	return usageError{fmt.Errorf("%q: %s; expected PORT, LOCAL:PORT or LOCAL:HOST:PORT", s.text, why)}
+	return usageError{fmt.Errorf("%q: %s; expected PORT, LOCAL:PORT, LOCAL:HOST:PORT, ID or LOCAL:ID", s.text, why)}
 }
 
 func cutLast(s string, sep byte) (before, after string, found bool) {
@@ -83,11 +97,13 @@ func newForward() *cobra.Command {
 		Long: "Listen on ports of this machine, on loopback only, and forward each connection through the server.\n" +
 			"PORT is 5173 (the same port of the server's machine), 8080:80 (port 8080 here, 80 there) or\n" +
 			"8080:HOST:80 (another machine, which the server's --forward must allow). The local port 0 is any\n" +
-			"free one.\n\n" +
+			"free one. ID or 8080:ID is the port on which a process listens, by its name in `tether ps` or\n" +
+			"SESSION/NAME.\n\n" +
 			"Forwarded connections survive lost connections to the server. SIGINT and SIGTERM end them.",
 		Example: "  tether forward 5173\n" +
 			"  tether forward --url ssh://build 8080:80 5432\n" +
-			"  tether forward 0:db.internal:5432",
+			"  tether forward 0:db.internal:5432\n" +
+			"  tether forward 8080:web",
 		DisableFlagsInUseLine: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			_, err := parseForwards(args)
@@ -141,6 +157,11 @@ func forwardPorts(ctx context.Context, cmd *cobra.Command, server *serverFlags, 
 	if !conn.Has(client.FeaturePorts) {
 		return errors.New("the server does not forward ports: it was started with --forward none, or is not a tether server of this version")
 	}
+	for i := range f.listeners {
+		if err := f.listeners[i].resolve(ctx, conn); err != nil {
+			return err
+		}
+	}
 	serving, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(conn.Lifetime(), func() { cancel(context.Cause(conn.Lifetime())) })()
@@ -163,7 +184,53 @@ type forwarder struct{ listeners []forwardListener }
 
 type forwardListener struct {
 	net.Listener
-	to ports.Target
+	to      ports.Target
+	process string // see forwardSpec
+}
+
+// resolve finds the port on which the process listens, if one is named.
+func (l *forwardListener) resolve(ctx context.Context, conn *connection) error {
+	if l.process == "" {
+		return nil
+	}
+	p, err := findBy(ctx, conn, l.process, resolveOnly)
+	if err != nil {
+		return err
+	}
+	found, err := ports.Of(conn.Client).Listeners(ctx, p.SessionID)
+	if err != nil {
+		return err
+	}
+	l.to, err = targetOf(l.process, p.ProcessID, found.List)
+	return err
+}
+
+// targetOf returns the only port on which a process listens.
+func targetOf(id, process string, list []wire.PortListener) (to ports.Target, err error) {
+	inside := false
+	for _, found := range list {
+		if found.ProcessID != process {
+			continue
+		}
+		if found.Inside {
+			inside = true
+			continue
+		}
+		if to.Port != 0 && to.Port != found.Port {
+			return to, fmt.Errorf("%s listens on several ports, %d and %d among them; name the port (see `tether ports`)", id, to.Port, found.Port)
+		}
+		to.Port = found.Port
+		if address, err := netip.ParseAddr(found.Address); err == nil && !address.IsUnspecified() {
+			to.Host = found.Address
+		}
+	}
+	switch {
+	case to.Port != 0:
+		return to, nil
+	case inside:
+		return to, fmt.Errorf("%s has a network of its own, which connections do not reach", id)
+	}
+	return to, fmt.Errorf("%s listens on no port", id)
 }
 
 // listen listens for one argument on both addresses of loopback. A machine without IPv6 has only one.
@@ -179,7 +246,7 @@ func (f *forwarder) listen(ctx context.Context, s *forwardSpec) error {
 			return s.cannotListen(err)
 		}
 		port = uint16(l.Addr().(*net.TCPAddr).Port)
-		f.listeners = append(f.listeners, forwardListener{l, s.to})
+		f.listeners = append(f.listeners, forwardListener{l, s.to, s.process})
 	}
 	return nil
 }

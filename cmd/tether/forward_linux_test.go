@@ -113,7 +113,7 @@ func TestForwardMistakes(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	for arg, want := range map[string]string{
-		"x": `"x" is no port`, "0": `"0" is no port`, "70000": `"70000" is no port`, "80:x": `"x" is no port`, "80:": `"" is no port`, "-80:1": "unknown shorthand",
+		"0": `"0" is no port`, "70000": `"70000" is no port`, "x:web": `"x" is no port`, "80:": `"" is no port`, "-80:1": "unknown shorthand",
 		"80::80": "the host is", "80:::1:80": "the host is", "80:[::1]:x": `"x" is no port`, ":80": `"" is no port`,
 	} {
 		if got := b.tether(nil, "forward", arg); got.code != exitUsage || !strings.Contains(got.stderr, want) {
@@ -182,7 +182,10 @@ func TestPorts(t *testing.T) {
 	if got := b.tether(nil, "ports", "--json"); json.Unmarshal([]byte(got.stdout), &list) != nil || len(list) != 1 || fmt.Sprint(list[0].Port) != port {
 		t.Errorf("%+v", got)
 	}
-	_, address, _ := b.forwarded("0:" + port)
+	if got := b.tether(nil, "forward", "nothing"); got.code != exitError || !strings.Contains(got.stderr, "nothing") {
+		t.Errorf("an unknown process: %+v", got)
+	}
+	_, address, _ := b.forwarded("web")
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -207,6 +210,29 @@ func startUntilAny(t *testing.T, cmd *exec.Cmd) string {
 	return line
 }
 
+func TestTargetOf(t *testing.T) {
+	t.Parallel()
+	at := func(process, address string, port uint16, inside bool) wire.PortListener {
+		return wire.PortListener{ProcessID: process, Address: address, Port: port, Inside: inside}
+	}
+	for _, try := range []struct {
+		list []wire.PortListener
+		want string
+	}{
+		{nil, "listens on no port"},
+		{[]wire.PortListener{at("other", "127.0.0.1", 1, false)}, "listens on no port"},
+		{[]wire.PortListener{at("p", "127.0.0.1", 1, true)}, "network of its own"},
+		{[]wire.PortListener{at("p", "0.0.0.0", 1, false), at("p", "::", 1, false)}, "localhost:1"},
+		{[]wire.PortListener{at("p", "127.0.0.2", 1, false)}, "127.0.0.2:1"},
+		{[]wire.PortListener{at("p", "127.0.0.1", 1, false), at("p", "127.0.0.1", 2, false)}, "several ports, 1 and 2"},
+	} {
+		to, err := targetOf("p", "p", try.list)
+		if got := to.String() + fmt.Sprint(err); !strings.Contains(got, try.want) {
+			t.Errorf("%v: %s", try.list, got)
+		}
+	}
+}
+
 func TestParseForward(t *testing.T) {
 	t.Parallel()
 	privileged := forwardSpec{text: "80", local: 80}
@@ -216,9 +242,10 @@ func TestParseForward(t *testing.T) {
 	for text, want := range map[string]string{
 		"5173": "5173 localhost:5173", "8080:80": "8080 localhost:80", "0:80": "0 localhost:80",
 		"8080:db.internal:5432": "8080 db.internal:5432", "1:[::1]:2": "1 [::1]:2", "1:127.0.0.1:2": "1 127.0.0.1:2",
+		"web": "0 localhost:0web", "8080:3f2a/web": "8080 localhost:03f2a/web",
 	} {
 		s, err := parseForward(text)
-		if got := fmt.Sprint(s.local, " ", s.to); got != want || err != nil {
+		if got := fmt.Sprint(s.local, " ", s.to, s.process); got != want || err != nil {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
