@@ -35,6 +35,13 @@ type TransportCommand struct {
 	Dir  string   // empty: the present directory
 	Env  []string // added to the present environment, as NAME=VALUE
 
+	// SkipText skips what the command prints before the first message: the text of a login shell.
+	SkipText bool
+
+	// Refusal is an exit code with which the command says that it cannot succeed later either: with Options.Wait it is not
+	// started again. Zero: there is none.
+	Refusal int
+
 	// Stderr gets the standard error of the command; nil: the log gets it.
 	Stderr io.Writer
 }
@@ -84,9 +91,13 @@ func (d *commandTransport) dial(context.Context) (rpc.Stream, error) {
 	}
 	s := &commandStream{process: cmd.Process, ended: make(chan struct{})}
 	s.Lines = rpc.NewLines(stdout, commandInput{stdin, s})
+	if d.cmd.SkipText {
+		s.SkipForeignText()
+	}
 	s.waiter.Go(func() {
 		if err := cmd.Wait(); err != nil {
-			s.failure = &CommandError{d.cmd.Argv[0], err, stderr.last()}
+			refusal := d.cmd.Refusal != 0 && cmd.ProcessState.ExitCode() == d.cmd.Refusal
+			s.failure = &CommandError{d.cmd.Argv[0], err, stderr.last(), refusal}
 		}
 		killGroup(cmd.Process) // so that standard output ends
 		close(s.ended)

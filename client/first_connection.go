@@ -68,5 +68,8 @@ func (c *Client) maySucceedLater(err error) bool {
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // an alert of TLS
 		return false
 	}
+	if e, ok := errors.AsType[*CommandError](err); ok && e.refusal {
+		return false
+	}
 	return c.retryable(err) && !isRefusal(err)
 }

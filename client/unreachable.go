@@ -148,6 +148,8 @@ type CommandError struct {
 	Name string // of the program
 	Err  error  // usually an *exec.ExitError
 	Said string // the last line that it wrote to its standard error; may be empty
+
+	refusal bool // it cannot succeed later either
 }
 
 func (e *CommandError) Error() string {

@@ -21,6 +21,7 @@ type Lines struct {
 	lastRead moment
 	count    atomic.Uint64 // bytes that have arrived
 	skip     bool          // lines that are not UTF-8
+	foreign  int           // how many bytes of other text may still come before the first message
 	room     *arrival      // nil: no limit but MaxMessage
 }
 
@@ -31,6 +32,13 @@ func (s *Lines) limit(room *arrival) { s.room = room }
 // SkipInvalid makes lines that are not valid UTF-8 be skipped; otherwise they end
 // the stream. It is called before the first Read.
 func (s *Lines) SkipInvalid() { s.skip = true }
+
+// maxForeignText bounds what SkipForeignText skips.
+const maxForeignText = 64 << 10
+
+// SkipForeignText makes lines be skipped that come before the first message, which begins with a brace: what the start-up files
+// of a shell have printed. It is called before the first Read.
+func (s *Lines) SkipForeignText() { s.foreign = maxForeignText }
 
 // NewLines returns a stream that reads lines from r and writes lines to w.
 func NewLines(r io.ReadCloser, w io.WriteCloser) *Lines {
@@ -58,6 +66,14 @@ func (s *Lines) Read() ([]byte, error) {
 			return line, err
 		}
 		s.lastRead.note()
+		if s.foreign > 0 && !bytes.HasPrefix(line, []byte("{")) {
+			if s.foreign -= len(line) + 1; s.foreign <= 0 {
+				return nil, errForeignText
+			}
+			s.room.drop()
+			continue
+		}
+		s.foreign = 0
 		valid := utf8.Valid(line)
 		if !valid && !s.skip {
 			return nil, violation(CloseBadData, "line is not valid UTF-8")
@@ -115,6 +131,8 @@ func roomFor(size int) int {
 }
 
 var errTooLong = violation(CloseTooBig, fmt.Sprintf("line exceeds the limit of %d bytes", MaxMessage))
+
+var errForeignText = violation(CloseBadData, fmt.Sprintf("more than %d bytes of other text come before its first message", maxForeignText))
 
 // Open implements Stream.
 func (s *Lines) Open(b []byte, _ int) []byte { return b }

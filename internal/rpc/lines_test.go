@@ -48,6 +48,33 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// Text before the first message is skipped, up to a limit.
+func TestForeignText(t *testing.T) {
+	for name, c := range map[string]struct {
+		in, want string
+		code     uint16
+	}{
+		"none":              {`{"id":1}` + "\n", `{"id":1}`, 0},
+		"a banner":          {"Welcome\n\n* to \xff *\r\n[1]\n" + `{"id":1}` + "\n", `{"id":1}`, 0},
+		"only text":         {"Welcome\n", "", 0},
+		"behind a message":  {"{}\nWelcome\n", "{}", 0},
+		"up to the limit":   {strings.Repeat(strings.Repeat("w", 1023)+"\n", 63) + "{}\n", "{}", 0},
+		"more than allowed": {strings.Repeat(strings.Repeat("w", 1023)+"\n", 64) + "{}\n", "", CloseBadData},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := linesOf(c.in)
+			s.SkipForeignText()
+			got, err := s.Read()
+			if e, ok := errors.AsType[*CloseError](err); c.code != 0 && (!ok || e.Code != c.code) || c.code == 0 && c.want == "" && err != io.EOF || string(got) != c.want {
+				t.Errorf("%q, %v", got, err)
+			}
+			if next, err := s.Read(); name == "behind a message" && (string(next) != "Welcome" || err != nil) {
+				t.Errorf("the next line: %q, %v", next, err)
+			}
+		})
+	}
+}
+
 func TestLinesOut(t *testing.T) {
 	var out strings.Builder
 	s := NewLines(io.NopCloser(strings.NewReader("")), nopCloser{&out})
