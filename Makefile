@@ -20,7 +20,7 @@ PLAIN := docs examples schema $(addprefix internal/,codexhome confine/explain fl
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit test-plain test-cli test-conformance test-interop test-console test-clients test-release release release-check screenshots interop record soak model bench fuzz demos fleet-demo clean bubblewrap websockets schema
+.PHONY: help build run test check test-unit test-plain test-cli test-conformance test-interop test-console test-clients test-release release release-check screenshots interop record soak model bench fuzz demos fleet-demo clean bubblewrap websockets sshd schema
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ check: ## format, vet for each platform, lint, compare the schema with the code
 
 # The race detector makes each program wait a second before it exits, in case of late reports.
 test-unit soak: export GORACE=atexit_sleep_ms=0
-test-unit: ## tests beside the code, with the race detector
+test-unit: sshd ## tests beside the code, with the race detector
 	go test -race -vet=off -parallel 4 -timeout $(TIMEOUT) $$(go list ./... | grep -vxF $(patsubst %,-e github.com/tetherexec/tether/%,conformance clients/conformance cmd/tether $(PLAIN)))
 
 test-plain: ## packages without goroutines
@@ -55,7 +55,7 @@ test-plain: ## packages without goroutines
 
 # The programs that these two targets start are built without the race detector, with which each start takes 0.1 s. make soak
 # runs both with it.
-test-cli: ## the program: each command, keepers, upgrades
+test-cli: sshd ## the program: each command, keepers, upgrades
 	go test -vet=off -parallel 4 -timeout $(TIMEOUT) ./cmd/tether
 
 test-conformance: ## sandboxes and attacks on them, as root and as a user
@@ -97,7 +97,7 @@ record: ## record the answers of the reference in interop/testdata
 	@scripts/with-reference scripts/record-reference $(TIMEOUT)
 
 soak: export TETHER_SOAK=1
-soak: bubblewrap build ## all tests, with tests of load and time at full length; before a release
+soak: bubblewrap sshd build ## all tests, with tests of load and time at full length; before a release
 	go test -race -count 1 -timeout $(SOAKLIMIT) ./...
 	@echo through gateways
 	go test -race -count 1 -tags fleet -timeout $(SOAKLIMIT) ./client ./client/files ./client/web ./unifiedexec
@@ -131,6 +131,10 @@ clean: ## remove the built programs; the reference in .reference/ stays
 # One of the two backends of the sandbox on Linux; tests compare them.
 bubblewrap:
 	@scripts/need-bubblewrap
+
+# For the tests of ssh://.
+sshd:
+	@scripts/need-sshd
 
 # For the tests of the Python client.
 websockets:
