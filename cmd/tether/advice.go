@@ -14,6 +14,7 @@ import (
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/shellword"
+	"github.com/tetherexec/tether/internal/sshhost"
 	"github.com/tetherexec/tether/internal/statedir"
 )
 
@@ -42,16 +43,19 @@ func (f *serverFlags) advise(a address, err error) error {
 
 // Exit codes that ssh and the shell behind it use for themselves.
 const (
-	sshNotFound = 127 // the shell there did not find the command
-	sshFailed   = 255 // ssh did not connect
+	sshNotExecutable = 126 // the shell there could not execute the program
+	sshFailed        = 255 // ssh did not connect
 )
 
 // sshAdvice returns the whole text of an error of ssh with its advice, or "" if there is no advice.
 func sshAdvice(address, host string, err error) string {
 	exit, ok := errors.AsType[*exec.ExitError](err)
+	_, bridge := errors.AsType[*client.CommandError](err) // else tether was being copied
 	switch {
-	case ok && exit.ExitCode() == sshNotFound:
-		return "cannot connect to " + address + ": there is no tether in the PATH of that machine; install it there, so that `ssh " + host + " tether version` works"
+	case ok && bridge && exit.ExitCode() == sshhost.Missing:
+		return "cannot connect to " + address + ": there is no tether on that machine; copy it there by leaving out --no-deploy, or install it, so that `ssh " + host + " tether version` works"
+	case ok && bridge && exit.ExitCode() == sshNotExecutable:
+		return err.Error() + "; the tether on that machine cannot be executed: replace it or remove it"
 	case ok && exit.ExitCode() == sshFailed:
 		return err.Error() + "; `ssh " + host + " true` must work without asking anything"
 	}

@@ -33,6 +33,12 @@ type bridgeHome struct {
 func newBridgeHome(t *testing.T) *bridgeHome {
 	t.Helper()
 	h := &bridgeHome{t: t, socket: filepath.Join(t.TempDir(), "server.sock"), state: t.TempDir()}
+	h.endServerLater()
+	return h
+}
+
+func (h *bridgeHome) endServerLater() {
+	t := h.t
 	t.Cleanup(func() {
 		if pid := h.serverPid(); pid != 0 {
 			syscall.Kill(pid, syscall.SIGTERM)
@@ -45,7 +51,6 @@ func newBridgeHome(t *testing.T) *bridgeHome {
 			t.Errorf("the server complains: %s", log)
 		}
 	})
-	return h
 }
 
 // serverPid returns the process that listens, or 0.

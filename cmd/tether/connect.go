@@ -39,6 +39,7 @@ type serverFlags struct {
 	tokenFile string
 	tls       tlsFlags
 	quiet     bool
+	deploy    deployFlags
 	wait      lifetime // how long to try a server that cannot be reached yet
 }
 
@@ -51,6 +52,12 @@ func (f *serverFlags) define(fs *pflag.FlagSet, otherwise string) {
 
 // defineServer is define without --wait.
 func (f *serverFlags) defineServer(fs *pflag.FlagSet, otherwise string) {
+	f.defineTarget(fs, otherwise)
+	f.deploy.define(fs)
+}
+
+// defineTarget is defineServer without the flags about a missing tether.
+func (f *serverFlags) defineTarget(fs *pflag.FlagSet, otherwise string) {
 	fs.StringVar(&f.url, "url", "", "`URL` of the server: ws://, wss://, unix://PATH, ssh://[USER@]HOST, or\nexec:COMMAND for one whose input and output speak the protocol\n(default $TETHER_URL, else the server of the configuration file;\nwithout them, "+otherwise+")")
 	fs.StringVar(&f.server, flagServer, "", "`NAME` of a server in the configuration file, instead of --url")
 	fs.StringVar(&f.tokenFile, "token-file", "", "`PATH` of a file with the token for the server (default: the token\nin $TETHER_TOKEN)")
@@ -215,12 +222,7 @@ func (c *connection) open(ctx context.Context, o client.Options) (err error) {
 	a := c.server.address
 	c.options = o
 	if a.command != nil {
-		notes := &transportNotes{to: os.Stderr}
-		if o.Wait > 0 {
-			notes.to = io.Discard // the command would print the same with each attempt
-		}
-		c.Client, err = client.DialCommand(ctx, a.transport(notes), o)
-		notes.silence(err)
+		c.Client, err = c.dialCommand(ctx, a, o)
 	} else {
 		o.Connect = a.connect
 		c.Client, err = client.Dial(ctx, a.url, o)

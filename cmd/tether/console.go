@@ -107,7 +107,7 @@ func (r *consoleRequest) servePages(ctx context.Context, cmd *cobra.Command, ser
 	if readOnly {
 		return errors.New("the console of this server only lets people watch, which cannot be ensured from here; run `tether console` on the server's machine")
 	}
-	pages, err := relay.ListenPages(ctx, consoleFiles, relay.Command(server.command, cmd.ErrOrStderr()), log)
+	pages, err := relay.ListenPages(ctx, consoleFiles, relay.Command(server.command, server.ssh, cmd.ErrOrStderr()), log)
 	if err != nil {
 		return err
 	}

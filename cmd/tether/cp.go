@@ -195,7 +195,7 @@ func (f *copyFlags) connect(ctx context.Context, stderr io.Writer, p *terminal.P
 		return nil, nil, err
 	}
 	if !f.stream { // standard input cannot be read again by a later run
-		journal = copy.OpenJournal(a.url+"\x00"+strings.Join(a.command, "\x00"), destination.String())
+		journal = copy.OpenJournal(a.key(), destination.String())
 	}
 	status := terminal.NewStatusLine(stderr, f.quiet)
 	o := client.Options{TTL: keepCopy, Resume: journal.Session()}

@@ -85,11 +85,16 @@ func TestErrorsWithoutAServer(t *testing.T) {
 func TestErrorsOfSSH(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
-	b.program("ssh", "echo 'bash: line 1: tether: command not found' >&2; exit 127")
-	b.wantStderr(exitRefused, "tether: cannot connect to ssh://build: there is no tether in the PATH of that machine; install it there, so that `ssh build tether version` works\n",
+	b.program("ssh", "echo 'there is no tether on this machine' >&2; exit 86")
+	b.wantStderr(exitRefused, "tether: cannot connect to ssh://build: there is no tether on that machine; copy it there by leaving out --no-deploy, or install it, so that `ssh build tether version` works\n",
+		"run", "--no-deploy", "--url", "ssh://build", "true")
+	b.wantStderr(exitError, "tether: cannot connect to ssh://me@build:2222: there is no tether on that machine; copy it there by leaving out --no-deploy, or install it, so that `ssh -p 2222 me@build tether version` works\n",
+		"ps", "--wait", "1h", "--no-deploy", "--url", "ssh://me:secret@build:2222")
+	b.wantStderr(exitRefused, "tether: copy tether to ssh://build: the connection was lost: `ssh` has ended (exit status 86): there is no tether on this machine\n",
 		"run", "--url", "ssh://build", "true")
-	b.wantStderr(exitError, "tether: cannot connect to ssh://me@build:2222: there is no tether in the PATH of that machine; install it there, so that `ssh -p 2222 me@build tether version` works\n",
-		"ps", "--url", "ssh://me:secret@build:2222")
+	b.program("ssh", "echo 'sh: 1: exec: tether: Exec format error' >&2; exit 126")
+	b.wantStderr(exitRefused, "tether: cannot connect to ssh://build: `ssh` has ended (exit status 126): sh: 1: exec: tether: Exec format error; the tether on that machine cannot be executed: replace it or remove it\n",
+		"run", "--url", "ssh://build", "true")
 
 	b.program("ssh", "echo Welcome >&2; echo 'me@build: Permission denied (publickey).' >&2; exit 255")
 	b.wantStderr(exitRefused, "Welcome\ntether: cannot connect to ssh://build: `ssh` has ended (exit status 255): me@build: Permission denied (publickey).; `ssh build true` must work without asking anything\n",

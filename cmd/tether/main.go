@@ -53,6 +53,9 @@ func run(args []string, stdin, stdout *os.File, stderr io.Writer) int {
 	if len(args) == 2 && args[0] == packageFilesCommand {
 		return report(stderr, "tether", printPackageFiles(stdout, args[1]))
 	}
+	if len(args) == 3 && args[0] == deployCommand {
+		return report(stderr, "tether", deployFor(args[1:], stdout))
+	}
 	args = serverFirst(args)
 	if err := handOver(args); err != nil {
 		return report(stderr, "tether", err)

@@ -122,6 +122,7 @@ func built(t *testing.T, build func() (string, error)) string {
 
 var (
 	buildMCP   = sync.OnceValues(func() (string, error) { return buildTagged(withMCP.tag, withMCP.program) })
+	buildSplit = sync.OnceValues(func() (string, error) { return buildTagged("split", "tether") })
 	buildFleet = sync.OnceValues(func() (string, error) { return buildTagged(withFleet.tag, withFleet.program) })
 )
 

@@ -56,6 +56,7 @@ const (
 const aboutCompletion, shortCompletion = "completion", "Print a script that completes command lines of tether"
 
 const nameService, shortService = "service", "Let systemd run a server"
+const nameUpgradeHost, shortUpgradeHost = "upgrade-host", "Copy this version to a machine that is reached by ssh, for its server"
 const nameSchema, shortSchema = "schema", "Print the schema of the protocols"
 
 const (
@@ -88,5 +89,6 @@ var companionCommands = []companionCommand{
 	{nameConsole, withMCP, false}, {nameRecord, withMCP, false}, {namePlay, withMCP, false},
 	{nameMCP, withMCP, true}, {nameMCPRun, withMCP, true}, {nameSandbox, withMCP, true},
 	{aboutCompletion, withMCP, false},
+	{nameUpgradeHost, withMCP, false},
 	{nameHub, withFleet, false}, {nameGateway, withFleet, false}, {nameHosts, withFleet, false},
 }

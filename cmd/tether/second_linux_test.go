@@ -13,10 +13,7 @@ import (
 // the completion of their flags and their work to its companions, whose exit codes are their own.
 func TestCompanions(t *testing.T) {
 	t.Parallel()
-	split, err := buildTagged("split", "tether")
-	if err != nil {
-		t.Fatal(err)
-	}
+	split := built(t, buildSplit)
 	tether := func(path string, args ...string) end {
 		t.Helper()
 		var out, stderr bytes.Buffer
@@ -46,7 +43,7 @@ func TestCompanions(t *testing.T) {
 		code          int
 	}{
 		{nameCp, "tether-mcp", exitError}, {nameFs, "tether-mcp", exitError}, {nameDoctor, "tether-mcp", exitError}, {nameChaos, "tether-mcp", exitError},
-		{nameAppServer, "tether-mcp", exitError}, {nameSchema, "tether-mcp", exitError},
+		{nameAppServer, "tether-mcp", exitError}, {nameUpgradeHost, "tether-mcp", exitError}, {nameSchema, "tether-mcp", exitError},
 		{nameService, "tether-mcp", exitError}, {nameConsole, "tether-mcp", exitError}, {nameRecord, "tether-mcp", exitError}, {namePlay, "tether-mcp", exitError},
 		{namePs, "tether-mcp", exitError}, {nameLogs, "tether-mcp", exitError}, {nameAttach, "tether-mcp", exitRefused}, {nameWhy, "tether-mcp", exitError},
 		{nameWait, "tether-mcp", exitRefused}, {nameKill, "tether-mcp", exitError}, {nameRm, "tether-mcp", exitError}, {nameSessions, "tether-mcp", exitError},

@@ -27,6 +27,7 @@ func newDoctor() *cobra.Command                       { return newSecond(nameDoc
 func newChaos([]string, *os.File) *cobra.Command      { return newSecond(nameChaos, shortChaos) }
 func newAppServer(_, _ *os.File) *cobra.Command       { return newSecond(nameAppServer, shortAppServer) }
 func newService(*os.File) *cobra.Command              { return newSecond(nameService, shortService) }
+func newUpgradeHost() *cobra.Command                  { return newSecond(nameUpgradeHost, shortUpgradeHost) }
 func newSchema() *cobra.Command                       { return newSecond(nameSchema, shortSchema) }
 func newConsole() *cobra.Command                      { return newSecond(nameConsole, shortConsole) }
 func newRecord() *cobra.Command                       { return newSecond(nameRecord, shortRecord) }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/sshhost"
 )
 
 // An address says how to reach a server: by a URL that it listens on, or by a command whose
@@ -18,6 +19,7 @@ type address struct {
 	url     string
 	command []string
 	text    string // for errors, if it is a command: without passwords and arguments
+	ssh     bool   // command is ssh, and its last word the command for the login shell
 	connect func(context.Context) (net.Conn, error)
 }
 
@@ -41,7 +43,7 @@ func parseAddress(text string) (address, error) {
 		return address{command: argv, text: schemeExec + argv[0]}, nil
 	case strings.HasPrefix(text, schemeSSH):
 		argv, err := sshCommand(text)
-		return address{command: argv, text: withoutPassword(text)}, err
+		return address{command: argv, text: withoutPassword(text), ssh: true}, err
 	case strings.HasPrefix(text, "unix://"):
 		path, err := filepath.Abs(strings.TrimPrefix(text, "unix://"))
 		return address{url: "unix://" + path}, err
@@ -69,11 +71,23 @@ func sshCommand(text string) ([]string, error) {
 	if name := u.User.Username(); name != "" {
 		argv = append(argv, "-l", name)
 	}
-	return append(argv, "--", u.Hostname(), "tether", "bridge"), nil
+	return append(argv, "--", u.Hostname(), sshhost.Bridge(versionText())), nil
 }
 
 func (a address) transport(stderr *transportNotes) client.TransportCommand {
-	return client.TransportCommand{Name: a.text, Argv: a.command, Stderr: stderr}
+	cmd := client.TransportCommand{Name: a.text, Argv: a.command, Stderr: stderr}
+	if a.ssh {
+		cmd.SkipText, cmd.Refusal = true, sshhost.Missing
+	}
+	return cmd
+}
+
+// key tells servers apart, also for later versions of this program.
+func (a address) key() string {
+	if a.ssh {
+		return a.text
+	}
+	return a.url + "\x00" + strings.Join(a.command, "\x00")
 }
 
 // withoutPassword returns a URL without its password.

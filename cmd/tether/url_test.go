@@ -4,18 +4,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/sshhost"
 )
 
 func TestParseAddress(t *testing.T) {
 	t.Parallel()
+	bridge := sshhost.Bridge(versionText())
 	ssh := "ssh -T -o BatchMode=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "
 	for _, try := range []struct{ text, url, command, err string }{
 		{"ws://127.0.0.1:7070", "ws://127.0.0.1:7070", "", ""},
 		{"wss://host", "wss://host", "", ""},
 		{"unix:///run/t.sock", "unix:///run/t.sock", "", ""},
-		{"ssh://build", "", ssh + "-- build tether bridge", ""},
-		{"ssh://me@build:2222/", "", ssh + "-p 2222 -l me -- build tether bridge", ""},
-		{"ssh://-oProxyCommand=x", "", ssh + "-- -oProxyCommand=x tether bridge", ""},
+		{"ssh://build", "", ssh + "-- build " + bridge, ""},
+		{"ssh://me@build:2222/", "", ssh + "-p 2222 -l me -- build " + bridge, ""},
+		{"ssh://-oProxyCommand=x", "", ssh + "-- -oProxyCommand=x " + bridge, ""},
 		{"ssh://", "", "", "is not ssh://[USER@]HOST[:PORT]"},
 		{"ssh://build/path", "", "", "is not ssh://"},
 		{"exec:tether serve --listen stdio", "", "tether serve --listen stdio", ""},

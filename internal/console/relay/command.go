@@ -15,8 +15,8 @@ import (
 const commandPatience = 2 * time.Second
 
 // Command connects to a server by a command that speaks the protocol on its standard input and output, one message per line. Its standard
-// error goes to stderr.
-func Command(argv []string, stderr io.Writer) func(context.Context) (Messages, error) {
+// error goes to stderr. skipText skips what it prints before the first message.
+func Command(argv []string, skipText bool, stderr io.Writer) func(context.Context) (Messages, error) {
 	return func(ctx context.Context) (Messages, error) {
 		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		cmd.Stderr, cmd.WaitDelay = stderr, commandPatience
@@ -31,7 +31,11 @@ func Command(argv []string, stderr io.Writer) func(context.Context) (Messages, e
 		if err := cmd.Start(); err != nil {
 			return nil, fmt.Errorf("start %s: %w", argv[0], err)
 		}
-		return &commandMessages{Lines: rpc.NewLines(out, in), cmd: cmd}, nil
+		lines := rpc.NewLines(out, in)
+		if skipText {
+			lines.SkipForeignText()
+		}
+		return &commandMessages{Lines: lines, cmd: cmd}, nil
 	}
 }
 
