@@ -340,6 +340,46 @@ func TestSSHThroughCuts(t *testing.T) {
 	}
 }
 
+// A tether in PATH is used, whatever its version, and nothing is copied. upgrade-host replaces its server, whose commands go on.
+func TestSSHUpgradeHost(t *testing.T) {
+	t.Parallel()
+	h := newSSHHost(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, path := filepath.Join(h.tmp, "version-0.9"), filepath.Join(h.home, "bin")
+	if err := executable.Copy(self, old); err != nil {
+		t.Fatal(err)
+	}
+	os.Mkdir(path, 0o755)
+	if err := executable.Write(filepath.Join(path, "tether"), []byte("#!/bin/sh\nexec env "+beTether+"=1 "+old+" \"$@\"\n")); err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.ReadFile(h.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.config, bytes.Replace(config, []byte("PATH="), []byte("PATH="+path+":"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.wants("keep", "run", "--detach", "--name", "keep", "--stdin", "--", "sh", "-c", "echo ready; read x; echo got $x")
+	if _, err := os.Stat(h.copied()); err == nil {
+		t.Error("tether was copied beside the one in PATH")
+	}
+	got := h.tether(nil, "upgrade-host", "--url", h.url)
+	if got.code != 0 || got.stdout != "version dev serves in place of version 0.9\n" || !strings.HasPrefix(got.stderr, "tether: copying tether dev for ") {
+		t.Errorf("%+v", got)
+	}
+	if got := h.tether(strings.NewReader("word\n"), "attach", "--url", h.url, "keep"); got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, "got word\n") {
+		t.Errorf("attach: %+v", got)
+	}
+	h.wants("ready\ngot word\n", "logs", "keep")
+	if got := h.tether(nil, "upgrade-host", "--url", "ws://127.0.0.1:1"); got.code != exitUsage || !strings.Contains(got.stderr, "name a machine with --url ssh://HOST") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // The first contact over loopback is fast.
 func TestSSHFirstContactTime(t *testing.T) {
 	tethertest.SoakOnly(t)
