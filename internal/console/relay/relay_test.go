@@ -146,7 +146,7 @@ func TestRelayPassesOnlyTheConsole(t *testing.T) {
 func startPages(t *testing.T, argv ...string) (b *tethertest.Browser, p *Pages, stop func()) {
 	t.Helper()
 	files := func() (map[string][]byte, error) { return map[string][]byte{"index.html": []byte("<p>")}, nil }
-	p, err := ListenPages(t.Context(), files, Command(argv, io.Discard), slog.New(slog.DiscardHandler))
+	p, err := ListenPages(t.Context(), files, Command(argv, false, io.Discard), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
