@@ -380,14 +380,26 @@ func TestSSHUpgradeHost(t *testing.T) {
 	}
 }
 
-// The first contact over loopback is fast.
+// The first contact over loopback takes 1.5 s at most. On a machine that is busy with other things it takes no more than eight logins.
 func TestSSHFirstContactTime(t *testing.T) {
 	tethertest.SoakOnly(t)
 	h := newSSHHost(t)
+	a, err := parseAddress(h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
 	begin := time.Now()
+	login := exec.Command(filepath.Join(h.bin, "ssh"), append(a.command[1:len(a.command)-1:len(a.command)-1], "true")...)
+	if text, err := login.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	single := time.Since(begin)
+	begin = time.Now()
 	got := h.tether(nil, "run", "--url", h.url, "true")
-	if took := time.Since(begin); got.code != 0 || took > 1500*time.Millisecond {
-		t.Errorf("%v, %+v", took, got)
+	took := time.Since(begin)
+	t.Logf("the first contact took %v, a login %v", took, single)
+	if got.code != 0 || took > max(1500*time.Millisecond, 8*single) {
+		t.Errorf("%v, with logins of %v: %+v", took, single, got)
 	}
 }
 
