@@ -127,6 +127,8 @@ func (d *Deployment) attempt(ctx context.Context) (path string, copied bool, err
 	if c.mark.failed != nil { // the rest of its output says nothing
 		err = c.mark.failed
 	}
+	late := time.AfterFunc(answerPatience, hangUp) // if the machine ignores the end of its input
+	defer late.Stop()
 	io.Copy(io.Discard, io.LimitReader(out, maxForeign))
 	if ended := cmd.Wait(); ended != nil && errors.Is(err, errCut) {
 		err = fmt.Errorf("%w: `%s` has ended (%w)%s", errCut, d.SSH[0], ended, said.text())
