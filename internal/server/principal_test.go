@@ -29,6 +29,7 @@ var aboutOthers = map[string]map[string]any{
 	wire.MethodProcessGiveControl:  {},
 	wire.MethodProcessObserve:      {"afterSeq": nil},
 	wire.MethodProcessList:         {},
+	wire.MethodPortList:            {},
 	wire.MethodSessionEnd:          {},
 }
 
@@ -36,7 +37,7 @@ var aboutOthers = map[string]map[string]any{
 func with(method, session string) map[string]any {
 	params := maps.Clone(aboutOthers[method])
 	params["sessionId"] = session
-	if method != wire.MethodProcessList && method != wire.MethodSessionEnd {
+	if method != wire.MethodProcessList && method != wire.MethodPortList && method != wire.MethodSessionEnd {
 		params["processId"] = "p"
 	}
 	return params
