@@ -358,7 +358,7 @@ func TestHubMetrics(t *testing.T) {
 	l.Close()
 	hub := f.startPart(t, "hub", "--listen", "nats://127.0.0.1:0", "--metrics", address)
 	hub.line(t)
-	for page, want := range map[string]string{"/metrics": "\ntether_hub_directory_available 1\n", "/healthz": ""} {
+	for page, want := range map[string]string{"/metrics": "\ntether_hub_directory_available 1\n", "/healthz": "", "/readyz": ""} {
 		resp, err := http.Get("http://" + address + page)
 		if err != nil {
 			t.Fatal(err)

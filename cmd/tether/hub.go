@@ -83,7 +83,7 @@ func (f *hubFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.webSocket, "websocket", "", "a second `URL` to listen on, for machines that only reach web\nservers: wss://IP:PORT, or ws://127.0.0.1:PORT")
 	fs.StringVar(&f.tlsCert, "tls-cert", "", "`PATH` of the hub's certificate and chain (PEM)")
 	fs.StringVar(&f.tlsKey, "tls-key", "", "`PATH` of its private key (PEM)")
-	fs.StringVar(&f.metrics, "metrics", "", "`IP:PORT` for the pages /metrics (Prometheus) and /healthz: over HTTPS\nwith --tls-cert, else over HTTP and only on this machine")
+	fs.StringVar(&f.metrics, "metrics", "", "`IP:PORT` for the pages /metrics (Prometheus), /healthz and\n/readyz: over HTTPS with --tls-cert, else over HTTP and only on this machine")
 	fs.StringVar(&f.monitor, "monitor", "", "`IP:PORT` of this machine for the pages of NATS about itself, over HTTP")
 	group(fs, "Where to listen", "listen", "websocket", "tls-cert", "tls-key", "metrics", "monitor")
 	fs.StringVar(&f.name, "name", "", "`NAME` of this hub among its peers (default: the name of this machine)")

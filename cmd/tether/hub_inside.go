@@ -71,11 +71,13 @@ func (f *hubFlags) serveMetrics(ctx context.Context, h *hub.Hub) (stop func(), e
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		h.WriteMetrics(w)
 	})
-	pages.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	health := func(w http.ResponseWriter, _ *http.Request) {
 		if err := h.Health(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
-	})
+	}
+	pages.HandleFunc("GET /healthz", health)
+	pages.HandleFunc("GET /readyz", health) // gateways and servers have it, too
 	server := &http.Server{Handler: pages, ReadTimeout: metricsTime, WriteTimeout: metricsTime, ErrorLog: log.New(io.Discard, "", 0)}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.metrics)
 	if err != nil {
