@@ -85,7 +85,7 @@ writable() {
 }
 
 main() {
-	prefix= version= from=
+	prefix='' version='' from=''
 	while [ $# -gt 0 ]; do
 		case "$1" in
 		--*=*)
