@@ -373,7 +373,7 @@ func TestOtherPlatforms(t *testing.T) {
 	t.Run("missing", func(t *testing.T) {
 		t.Parallel()
 		m := other(t, "Darwin arm64")
-		m.fails("the machine needs tether for darwin/arm64, which is not here: put tether-darwin-arm64, or tether-1.2-darwin-arm64.tar.gz of the release, into " + filepath.Dir(m.Own))
+		m.fails("the machine needs tether for darwin/arm64, which is not here: put tether-darwin-arm64, or tether_1.2_darwin_arm64.tar.gz of the release, into " + filepath.Dir(m.Own))
 		if left, _ := os.ReadDir(m.home); len(left) > 0 {
 			t.Errorf("left %v", left)
 		}
@@ -387,12 +387,12 @@ func TestOtherPlatforms(t *testing.T) {
 	t.Run("archive", func(t *testing.T) {
 		t.Parallel()
 		m := other(t, "Darwin x86_64")
-		writeArchive(t, filepath.Join(filepath.Dir(m.Own), "tether-1.2-darwin-amd64.tar.gz"), map[string]string{"tether-1.2/README.md": "text", "tether-1.2/tether": programText(m.ran())})
+		writeArchive(t, filepath.Join(filepath.Dir(m.Own), "tether_1.2_darwin_amd64.tar.gz"), map[string]string{"x/completions/bash/tether": "text", "x/bin/tether": programText(m.ran())})
 		m.works(m.own())
-		writeArchive(t, filepath.Join(filepath.Dir(m.Own), "tether-1.2-darwin-amd64.tar.gz"), map[string]string{"README.md": "text"})
+		writeArchive(t, filepath.Join(filepath.Dir(m.Own), "tether_1.2_darwin_amd64.tar.gz"), map[string]string{"README.md": "text"})
 		os.Remove(m.ran())
 		os.Remove(m.own())
-		m.fails("has no file that is called tether")
+		m.fails("has no file bin/tether")
 	})
 }
 

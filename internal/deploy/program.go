@@ -68,7 +68,7 @@ func find(d *Deployment, target platform) (*program, error) {
 	}
 	dir := filepath.Dir(d.Own)
 	name := "tether-" + target.os + "-" + target.arch
-	archive := "tether-" + sshhost.Dir(d.Version) + "-" + target.os + "-" + target.arch + ".tar.gz"
+	archive := "tether_" + strings.TrimPrefix(sshhost.Dir(d.Version), "v") + "_" + target.os + "_" + target.arch + ".tar.gz" // as tools/release names it
 	p, err := open(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		p, err = unpack(filepath.Join(dir, archive))
@@ -122,10 +122,10 @@ func unpack(name string) (*program, error) {
 		entry, err := entries.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil, fmt.Errorf("%s has no file that is called tether", name)
+			return nil, fmt.Errorf("%s has no file bin/tether", name)
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", name, err)
-		case path.Base(entry.Name) != "tether" || entry.Typeflag != tar.TypeReg:
+		case !strings.HasSuffix(path.Clean("/"+entry.Name), "/bin/tether") || entry.Typeflag != tar.TypeReg:
 			continue
 		case entry.Size > maxProgram:
 			return nil, fmt.Errorf("%s: tether is larger than %d bytes", name, maxProgram)
