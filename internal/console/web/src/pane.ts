@@ -264,7 +264,7 @@ export class Pane {
       case "ArrowUp": terminal.scrollLines(-1); break;
       case "ArrowDown": terminal.scrollLines(1); break;
       case "Home": void (view.state.complete ? terminal.scrollToTop() : view.first()); break;
-      case "End": void (view.state.mode === "history" ? view.follow() : terminal.scrollToBottom()); break;
+      case "End": void (view.state.mode === "history" ? view.follow() : screen.toNewest()); break;
       default:
         if (event.key.length === 1) event.preventDefault();
         return false;

@@ -22,8 +22,9 @@ export interface Size {
   rows: number;
 }
 
-/** For so long after its place has changed, the terminal stays at the newest line, unless the person scrolls. */
-const holdMs = 500;
+/** For so long after its place or its content has changed, the terminal stays at the newest line, unless the person scrolls. The browser moves the
+ * scroll bar within a frame or two, which take seconds on a very busy machine. */
+const holdMs = 5000;
 
 /** What a link may open: pages, and nothing that runs. */
 function isPage(link: string): boolean {
@@ -49,7 +50,7 @@ export class Screen {
   private readonly fitter = new FitAddon();
   private readonly finder = new SearchAddon();
   private readonly resizes = new ResizeObserver(() => {
-    if (this.atBottom) this.heldUntil = performance.now() + holdMs;
+    if (this.atBottom) this.hold();
     this.fit();
   });
   private readonly stopThemes: () => void;
@@ -85,7 +86,7 @@ export class Screen {
     guardQueries(this.terminal, () => this.live && this.typing);
     this.terminal.onScroll(() => this.onScroll());
     this.parent.querySelector(".xterm-viewport")?.addEventListener("scroll", () => {
-      // When its place changes, the browser may move the scroll bar. xterm.js takes that for the person, and leaves the newest line.
+      // When its place or its content changes, the browser may move the scroll bar. xterm.js takes that for the person, and leaves the newest line.
       if (this.following && performance.now() < this.heldUntil && !this.atBottom) this.terminal.scrollToBottom();
       this.onScroll();
     });
@@ -187,6 +188,16 @@ export class Screen {
     this.highlightAgain = () => {};
     this.finder.clearDecorations();
     this.terminal.clearSelection();
+  }
+
+  /** Goes to the newest line, and stays there. */
+  toNewest(): void {
+    this.hold();
+    this.terminal.scrollToBottom();
+  }
+
+  private hold(): void {
+    this.heldUntil = performance.now() + holdMs;
   }
 
   /** Scrolls so that a line of the buffer is in the middle. */

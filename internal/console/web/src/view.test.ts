@@ -20,7 +20,6 @@ class FakeScreen {
     cols: 80,
     options: {},
     buffer: { active: { type: "normal", baseY: 0, viewportY: 0 } },
-    scrollToBottom() {},
     scrollToTop() {},
     scrollToLine() {},
   };
@@ -41,6 +40,7 @@ class FakeScreen {
   }
 
   center(): void {}
+  toNewest(): void {}
 }
 
 /** A server with one log. */

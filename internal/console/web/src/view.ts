@@ -61,7 +61,7 @@ export class View {
     this.restart();
     await this.put(added);
     if (generation !== this.generation) return;
-    this.screen.terminal.scrollToBottom();
+    this.screen.toNewest();
     this.reach(page);
     this.goOn(events.at(-1)?.seq ?? page.nextSeq - 1, events);
   }
