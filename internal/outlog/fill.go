@@ -86,8 +86,8 @@ func (l *Log) fillLocked(d demand, fd int, between *Between, most int) (int, err
 }
 
 // takeUnlocked moves up to most bytes behind the last record. It releases the lock
-// meanwhile, so that readers need not wait for the copying. The call of a reader may be the
-// first to find the new bytes, and makes them an entry.
+// meanwhile, so that readers need not wait for the copying. They find the new bytes when the
+// caller has made an entry of them.
 func (l *Log) takeUnlocked(fd int, between *Between, most int) (int, error) {
 	slot, c := l.history.slot, l.history.tail().content
 	c.readers++ // if the log ends, the block is not used again yet
@@ -110,9 +110,7 @@ func (l *Log) awaitTakenLocked() {
 	for l.taking {
 		l.taken.Wait()
 	}
-	if l.history.slot != nil {
-		repair(&l.history)
-	}
+	l.repairLocked()
 }
 
 // lacksBlock reports whether the next output needs a new block.

@@ -91,8 +91,8 @@ func (h *history) joins(s Stream, now time.Time) int {
 
 // settle makes the bytes behind the last record an entry, or a part of the last one. It
 // is called when bytes were added, and at the beginning of each call on a log in an
-// arena, in case that an earlier call, or another process, did not get that far. now
-// is the current time, if the caller knows it.
+// arena while no Fill moves bytes, in case that an earlier call, or another process, did
+// not get that far. now is the current time, if the caller knows it.
 func (h *history) settle(now time.Time) {
 	tail := h.tail()
 	if tail == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/wake"
@@ -82,9 +83,7 @@ func New(pool *Pool, c Config) *Log {
 // ever, and the program would not end.
 func (l *Log) lock() {
 	l.mu.Lock()
-	if l.history.slot != nil {
-		l.repairOrUnlock()
-	}
+	l.repairOrUnlock()
 }
 
 // repairOrUnlock unlocks if the repair panics: the caller has not deferred its unlocking
@@ -96,8 +95,16 @@ func (l *Log) repairOrUnlock() {
 			l.mu.Unlock()
 		}
 	}()
-	repair(&l.history)
+	l.repairLocked()
 	done = true
+}
+
+// repairLocked makes an entry of output that an earlier call has left behind the last record. While a Fill moves bytes it does nothing: the
+// Fill makes an entry of them in the end. An entry for each of the parts could need more room than the segment has.
+func (l *Log) repairLocked() {
+	if l.history.slot != nil && !l.taking {
+		repair(&l.history)
+	}
 }
 
 // unlocked calls f without the lock, for a call that has it and will unlock by defer.
@@ -110,9 +117,7 @@ func (l *Log) unlocked(f func()) {
 // lockAgain is lock for a call that will unlock by defer also after a panic in lockAgain.
 func (l *Log) lockAgain() {
 	l.mu.Lock()
-	if l.history.slot != nil {
-		repair(&l.history)
-	}
+	l.repairLocked()
 }
 
 // Append records output. It copies p. It waits while too much is unreleased, or
@@ -159,6 +164,9 @@ func (l *Log) exit(code int) []*listener {
 	l.lock()
 	defer l.mu.Unlock()
 	if h := &l.history; h.exitSeq == 0 && h.closeSeq == 0 && !l.ended {
+		if l.taking { // what a Fill has moved came before the exit
+			h.settle(time.Time{})
+		}
 		h.end(Exited, code)
 	}
 	return l.listeners

@@ -112,13 +112,19 @@ func (h *history) ends() {
 // hasData reports whether output can be added to the content at all.
 func (c *content) hasData() bool { return c.block == nil || len(c.data) > 0 }
 
-// endRecords is how many records of a block are kept for the exit and the close.
-const endRecords = 2
+const (
+	// endRecords is how many records of a block are kept for the exit and the close.
+	endRecords = 2
+
+	// fillRecords is how many records a Fill may add: one for what came before an exit meanwhile, and one for the rest, if a reader has
+	// got the entry that it was to join.
+	fillRecords = 2
+)
 
 // reserve makes sure that a record can be added to the last segment.
 func (h *history) reserve(tail *segment) error {
 	if b := tail.content.block; b != nil {
-		return b.Reserve(tail.count + 1 + endRecords)
+		return b.Reserve(tail.count + fillRecords + endRecords)
 	}
 	return nil
 }

@@ -178,7 +178,7 @@ func (r *reopening) inMemory() error {
 	}
 	h.stream = Stream(r.slot.Stream.Load())
 	r.found.Rest = h.filled(tail.content) - tail.size
-	if rest := r.found.Rest; rest < 0 || rest > MaxEntry || tail.cost+int64(rest) > segmentCost+(1+endRecords)*EntryOverhead ||
+	if rest := r.found.Rest; rest < 0 || rest > MaxEntry || tail.cost+int64(rest) > segmentCost+(fillRecords+endRecords)*EntryOverhead ||
 		rest > 0 && (h.stream < Stdout || h.stream > PTY || h.closeSeq != 0) {
 		return damaged("%d bytes of stream %d after entry %d", rest, h.stream, h.next-1)
 	}
@@ -212,7 +212,7 @@ func (r *reopening) check(b *arena.Block) error {
 		rec := fromArena(b.Record(i))
 		size := int(rec.end) - start
 		cost += size + EntryOverhead
-		ok := size >= 0 && size <= MaxEntry && !closed && cost <= segmentCost+(1+endRecords)*EntryOverhead
+		ok := size >= 0 && size <= MaxEntry && !closed && cost <= segmentCost+(fillRecords+endRecords)*EntryOverhead
 		switch rec.kind {
 		case Output:
 			ok = ok && size > 0 && rec.stream >= Stdout && rec.stream <= PTY

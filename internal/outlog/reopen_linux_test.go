@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tetherexec/tether/internal/arena"
 )
 
@@ -282,5 +284,62 @@ func TestBlockedTimeSurvives(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Readers that come again and again while a Fill moves bytes make no entry of each part: a segment with more entries than it has room for would be
+// damaged for the next process. What came before an exit is before it.
+func TestReadersDuringAFill(t *testing.T) {
+	memory, l := inArena(t, Config{})
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	const part, rounds = 500, 8
+	c, parts, before := l.Cursor(0), 0, 0
+	original := moveBytes
+	defer func() { moveBytes = original }()
+	moveBytes = func(slot *arena.Slot, pipe, n int) (int, error) {
+		moved, err := original(slot, pipe, min(n, part))
+		for c.Next(func(Entry) {}) == nil {
+		}
+		if parts++; parts == 150 {
+			l.Exit(7)
+		}
+		if parts <= 150 {
+			before += max(moved, 0)
+		}
+		return moved, err
+	}
+	text := make([]byte, MaxEntry)
+	for range rounds {
+		if n, err := unix.Write(fds[1], text); n != len(text) || err != nil {
+			t.Fatal(n, err)
+		}
+		for err := error(nil); err == nil; {
+			if _, err = l.Fill(Stdout, fds[0], nil); err != nil && err != unix.EAGAIN {
+				t.Fatal(err)
+			}
+		}
+	}
+	_, l, _, err := memory.next(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total, entries, early := 0, 0, -1
+	for c := l.Cursor(0); ; {
+		if c.Next(func(e Entry) {
+			entries++
+			if total += len(e.Data); e.Kind == Exited {
+				early = total
+			}
+		}) != nil {
+			break
+		}
+	}
+	if total != rounds*MaxEntry || early != before || entries > 2*rounds+4 {
+		t.Errorf("%d bytes, want %d; %d of them before the exit, want %d; %d entries", total, rounds*MaxEntry, early, before, entries)
 	}
 }
