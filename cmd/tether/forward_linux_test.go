@@ -21,6 +21,7 @@ import (
 	"github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/need"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -160,7 +161,7 @@ func TestPorts(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("there is no python3")
+		need.CannotRun(t, "there is no python3")
 	}
 	b := newTestEnv(t)
 	url := tethertest.StartServer(t, server.Config{}).URL
