@@ -103,6 +103,9 @@ soak: bubblewrap sshd build ## all tests, with tests of load and time at full le
 	go test -race -count 1 -tags fleet -timeout $(SOAKLIMIT) ./client ./client/files ./client/web ./unifiedexec
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(SOAKLIMIT) ./interop -live
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(SOAKLIMIT) ./interop -gateways 1
+	@echo the page of the console, with its goals of speed
+	@scripts/need-chromium
+	go -C internal/console/browser test -vet=off -count 1 -timeout $(SOAKLIMIT) .
 
 schema: ## write schema/ from package wire, after a change of the protocol
 	@go run ./schema/generate
