@@ -197,6 +197,31 @@ type UpgradeResult struct {
 	Worker int `json:"worker"` // number of the worker that is being replaced
 }
 
+// The kinds of settings that a server can read again while it runs. Each is replaced as a whole, or not at all.
+const (
+	SettingsFile         = "configurationFile" // it can be read, and its settings are possible
+	SettingsTokens       = "tokens"
+	SettingsCertificates = "certificates"
+	SettingsLimits       = "limits"
+	SettingsLogLevel     = "logLevel"
+)
+
+// SettingsKinds are all of them, in the order in which they are read.
+var SettingsKinds = []string{SettingsFile, SettingsTokens, SettingsCertificates, SettingsLimits, SettingsLogLevel}
+
+// ReloadedSettings says what has become of settings that were read again.
+type ReloadedSettings struct {
+	Kind    string `json:"kind"`
+	Changed bool   `json:"changed"`
+	Error   string `json:"error,omitempty" wire:"default"` // why they cannot be used: the earlier ones stay in force. "": they can
+}
+
+// ReloadResult answers tether/reload.
+type ReloadResult struct {
+	Settings []ReloadedSettings `json:"settings"`
+	Restart  []string           `json:"restart"` // names of settings of the configuration file that have changed, and need a restart of the server
+}
+
 // ConsoleCode answers tether/console/code: a code with which a browser can use the console of the server, once, as the client that has asked
 // for it.
 type ConsoleCode struct {

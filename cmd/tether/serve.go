@@ -215,7 +215,10 @@ func desert(cfg server.Config) {
 }
 
 // logFlags say what is logged on standard error.
-type logFlags struct{ level, format choice }
+type logFlags struct {
+	level, format choice
+	min           slog.LevelVar // of the log that open has returned; it may be changed
+}
 
 func (f *logFlags) define(fs *pflag.FlagSet, level string) {
 	f.level = choice{level, "LEVEL", []string{"error", "warn", "info", "debug"}}
@@ -226,14 +229,19 @@ func (f *logFlags) define(fs *pflag.FlagSet, level string) {
 }
 
 func (f *logFlags) open(stderr io.Writer) *slog.Logger {
-	return newLog(stderr, f.level.value, f.format.value)
+	f.min.Set(f.minimum())
+	return newLog(stderr, &f.min, f.format.value)
 }
 
-func newLog(w io.Writer, level, format string) *slog.Logger {
-	var min slog.Level
-	if err := min.UnmarshalText([]byte(level)); err != nil {
+// minimum is the least level that is logged.
+func (f *logFlags) minimum() (min slog.Level) {
+	if err := min.UnmarshalText([]byte(f.level.value)); err != nil {
 		panic(err) // the flag has checked it
 	}
+	return min
+}
+
+func newLog(w io.Writer, min slog.Leveler, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: min}
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))

@@ -53,6 +53,7 @@ type Grant struct {
 	Principal string // see listen.Client
 	ReadOnly  bool
 	Expires   time.Time // the browser may open no connection after this time; zero: no such time
+	Epoch     uint64    // when the client has authenticated, see [Console.Epoch]; 0: it need not
 }
 
 // A Console lets browsers use one listener.
@@ -62,6 +63,7 @@ type Console struct {
 	page   page
 
 	mu     sync.Mutex
+	epoch  uint64 // how often Forget was called
 	codes  codes
 	logins logins
 }
@@ -86,7 +88,25 @@ var (
 	ErrCodes = fmt.Errorf("limit reached: %d codes for the console that were not used; try again in a minute", maxCodes)
 	// ErrWatcher means that the client may only watch, and that the console would let its browser do the same.
 	ErrWatcher = errors.New("this connection is read-only: it cannot let a browser in")
+	// ErrForgotten means that the client has authenticated before Forget.
+	ErrForgotten = errors.New("tokens or certificates have changed since this connection was opened: it cannot let a browser in")
 )
+
+// Epoch is different after each call of Forget. It is never 0.
+func (c *Console) Epoch() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.epoch + 1
+}
+
+// Forget ends all logins, forgets all codes, and gives no code to clients of an earlier epoch. Connections of browsers live on.
+func (c *Console) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch++
+	clear(c.codes)
+	clear(c.logins)
+}
 
 // A Code lets one browser in.
 type Code struct {
@@ -103,6 +123,9 @@ func (c *Console) Code(asker Grant) (Code, error) {
 	asker.ReadOnly = asker.ReadOnly || c.config.ReadOnly
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if asker.Epoch != 0 && asker.Epoch != c.epoch+1 {
+		return Code{}, ErrForgotten
+	}
 	text, err := c.codes.add(asker)
 	return Code{text, codeTime, asker.ReadOnly}, err
 }

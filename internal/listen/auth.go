@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -70,6 +71,18 @@ func (c AuthConfig) validate() error {
 type Authenticator struct {
 	check func(token string) (Client, error)
 	names bool // tokens name their clients: a certificate does not
+	from  source
+}
+
+// A source is what an Authenticator was made of.
+type source struct {
+	config AuthConfig
+	secret [sha256.Size]byte // digest of the content of the file
+}
+
+// equal reports whether both accept the same clients.
+func (a *Authenticator) equal(b *Authenticator) bool {
+	return a == b || a != nil && b != nil && reflect.DeepEqual(a.from, b.from)
 }
 
 // NewToken returns an Authenticator that accepts one token.
@@ -82,13 +95,14 @@ func NewToken(token string) *Authenticator {
 func newAuthenticator(c AuthConfig) (*Authenticator, error) {
 	switch {
 	case c.Token != nil && c.Token.File == "":
-		return &Authenticator{check: capability{c.Token.SHA256}.check}, nil
+		return &Authenticator{check: capability{c.Token.SHA256}.check, from: source{config: c}}, nil
 	case c.Token != nil:
 		token, _, err := readSecret(c.Token.File)
 		if err != nil {
 			return nil, err
 		}
-		return NewToken(token), nil
+		digest := sha256.Sum256([]byte(token))
+		return &Authenticator{check: capability{digest}.check, from: source{c, digest}}, nil
 	case c.Signed != nil:
 		secret, path, err := readSecret(c.Signed.SecretFile)
 		if err != nil {
@@ -98,7 +112,8 @@ func newAuthenticator(c AuthConfig) (*Authenticator, error) {
 			return nil, fmt.Errorf("signed websocket bearer secret %s must be at least %d bytes", path, minSharedSecret)
 		}
 		issuer, audience := strings.TrimSpace(c.Signed.Issuer), strings.TrimSpace(c.Signed.Audience)
-		return &Authenticator{check: signedBearer{[]byte(secret), issuer, audience, c.Signed.ClockSkew}.check, names: true}, nil
+		check := signedBearer{[]byte(secret), issuer, audience, c.Signed.ClockSkew}.check
+		return &Authenticator{check: check, names: true, from: source{c, sha256.Sum256([]byte(secret))}}, nil
 	}
 	return nil, nil
 }

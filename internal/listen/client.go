@@ -29,6 +29,8 @@ type Client struct {
 
 	Browser bool // it is a page of the console
 
+	Epoch uint64 // see console.Grant
+
 	Query string // of the URL that the client has asked for, not decoded
 }
 

@@ -28,14 +28,14 @@ func (u *upgrader) serveConsole(w http.ResponseWriter, r *http.Request) {
 			refuse(w, status, problem)
 			return
 		}
-		u.upgrade(w, r, Client{Browser: true, Principal: o.Grant.Principal, ReadOnly: o.Grant.ReadOnly, Expires: o.Grant.Expires, Query: o.Query})
+		u.upgrade(w, r, Client{Browser: true, Principal: o.Grant.Principal, ReadOnly: o.Grant.ReadOnly, Expires: o.Grant.Expires, Epoch: o.Grant.Epoch, Query: o.Query})
 	}
 }
 
 // serveCode answers a client that asks for a code. A gateway has no other way to let browsers in: it passes on the requests of its clients
 // unread. The checks are those of other pages; besides, no page may ask, not even the console's own.
 func (u *upgrader) serveCode(w http.ResponseWriter, r *http.Request) {
-	client, err := u.auth.Check(r)
+	client, err := u.check(r)
 	switch {
 	case r.Header["Origin"] != nil || r.Header["Sec-Fetch-Site"] != nil || !u.named(r):
 		u.counts.refuse(u.via, webPage)
@@ -63,7 +63,7 @@ func (u *upgrader) serveCode(w http.ResponseWriter, r *http.Request) {
 
 // ConsoleCode returns a code for the browser of a client.
 func ConsoleCode(page *console.Console, of Client) (wire.ConsoleCode, error) {
-	code, err := page.Code(console.Grant{Principal: of.Principal, ReadOnly: of.ReadOnly, Expires: of.Expires})
+	code, err := page.Code(console.Grant{Principal: of.Principal, ReadOnly: of.ReadOnly, Expires: of.Expires, Epoch: of.Epoch})
 	if err != nil {
 		return wire.ConsoleCode{}, err
 	}

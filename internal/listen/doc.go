@@ -9,7 +9,7 @@
 //
 // Where a change belongs:
 //
-//   - config.go: the settings and their checks; auth.go, tls.go: tokens and certificates; client.go: which client it is
+//   - config.go: the settings and their checks; auth.go, tls.go: tokens and certificates; access.go: those in force; client.go: which client it is
 //   - listen.go: URLs and listeners; socket_*.go: socket files on each platform; lock.go: one server per socket file
 //   - in_process.go, pair_*.go: a listener without an address, for one process
 //   - serve.go: the clients of a listener; connections.go: the connections of a server, their limit, and their end, also of those that do not come

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/console"
+	"github.com/tetherexec/tether/wire"
 )
 
 // DefaultURL is the endpoint when none is named: this machine only, any free port.
@@ -143,12 +144,13 @@ type Listener struct {
 	// Console lets browsers in; nil: it does not.
 	Console *console.Console
 
-	socket        net.Listener   // the listening socket itself
-	auth          *Authenticator // nil: every client may connect
-	anyNamespace  bool           // see Config
-	namespaceHint string         // see Config
-	close         func() error   // once; also removes the socket file, unless it belongs to the service manager
-	left          atomic.Bool    // the socket file is not removed: another process goes on with the socket
+	socket        net.Listener // the listening socket itself
+	access        *access
+	anyNamespace  bool                                          // see Config
+	namespaceHint string                                        // see Config
+	close         func() error                                  // once; also removes the socket file, unless it belongs to the service manager
+	reported      atomic.Pointer[func([]wire.ReloadedSettings)] // see Report; nil: the listener does not serve yet
+	left          atomic.Bool                                   // the socket file is not removed: another process goes on with the socket
 }
 
 // Close stops listening and removes the socket file, unless another server has
@@ -214,13 +216,7 @@ func (c Config) open(listen func(Endpoint) (net.Listener, error)) (*Listener, er
 	if endpoint.Transport == Stdio {
 		return nil, errors.New("stdio is not something to listen on")
 	}
-	var tlsConfig *tls.Config
-	if c.TLS.enabled() {
-		if tlsConfig, err = c.TLS.load(); err != nil {
-			return nil, err
-		}
-	}
-	auth, err := newAuthenticator(c.Auth)
+	access, err := newAccess(c)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +230,7 @@ func (c Config) open(listen func(Endpoint) (net.Listener, error)) (*Listener, er
 	if err != nil {
 		return nil, listenError(endpoint, err)
 	}
-	l := &Listener{Console: page, socket: inner, auth: auth, anyNamespace: c.AnyNamespace, namespaceHint: c.NamespaceHint}
+	l := &Listener{Console: page, socket: inner, access: access, anyNamespace: c.AnyNamespace, namespaceHint: c.NamespaceHint}
 	ours := endpoint.Transport != Activated
 	if !ours {
 		if endpoint, err = c.resolve(inner); err != nil {
@@ -248,17 +244,23 @@ func (c Config) open(listen func(Endpoint) (net.Listener, error)) (*Listener, er
 		}
 		return l, nil
 	}
-	l.useTCP(endpoint, tlsConfig)
+	l.useTCP(endpoint)
 	return l, nil
 }
 
-func (l *Listener) useTCP(endpoint Endpoint, tlsConfig *tls.Config) {
+func (l *Listener) useTCP(endpoint Endpoint) {
 	if addr, ok := l.socket.Addr().(*net.TCPAddr); ok {
 		endpoint.Addr = netip.AddrPortFrom(endpoint.Addr.Addr(), uint16(addr.Port))
 	}
 	l.Listener, l.URL, l.close = l.socket, endpoint.URL(), sync.OnceValue(l.socket.Close)
-	if tlsConfig != nil {
-		l.Listener = tls.NewListener(l.socket, tlsConfig)
+	if certs := l.access.certs; certs != nil {
+		certs.changed = func(settings wire.ReloadedSettings, clients bool) {
+			if clients {
+				l.forgetBrowsers()
+			}
+			l.Report(settings)
+		}
+		l.Listener = tls.NewListener(l.socket, certs.serverConfig())
 	}
 }
 

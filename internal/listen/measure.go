@@ -3,10 +3,14 @@ package listen
 import (
 	"bytes"
 	"log"
+	"log/slog"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/tetherexec/tether/internal/console"
 	"github.com/tetherexec/tether/internal/metrics"
+	"github.com/tetherexec/tether/wire"
 )
 
 // The ways by which connections come: the label listener.
@@ -40,7 +44,11 @@ const (
 )
 
 // counts are what happens to connections. Its zero value counts nothing.
-type counts struct{ connections, refusals *metrics.Counter }
+type counts struct {
+	connections, refusals, reloads *metrics.Counter
+
+	complete atomic.Int64 // when settings were read again the last time without an error, in Unix seconds
+}
 
 // Measure adds metrics about connections to a set. It is called before the first connection.
 func (c *Connections) Measure(set *metrics.Set) {
@@ -53,6 +61,38 @@ func (c *Connections) Measure(set *metrics.Set) {
 		metrics.Label{Name: "listener", Values: []string{viaWS, viaWSS, viaUnix, viaConsole, viaInProcess, viaFleet}},
 		metrics.Label{Name: "outcome", Values: []string{served, tooMany, stopping, refused, malformed}})
 	c.counts.refusals = set.Counter("tether_refusals_total", "Clients that may not connect, by reason.", metrics.Label{Name: "reason", Values: reasons})
+	c.counts.reloads = set.Counter("tether_reloads_total", "Settings that were read again, by kind and outcome.",
+		metrics.Label{Name: "settings", Values: wire.SettingsKinds}, metrics.Label{Name: "outcome", Values: []string{isChanged, isUnchanged, isRefused}})
+	set.Gauge("tether_last_reload_time_seconds", "When settings were read again without an error, in Unix time; 0: never.", func() float64 { return float64(c.counts.complete.Load()) })
+}
+
+// What becomes of settings that are read again: the label outcome.
+const (
+	isChanged   = "changed"
+	isUnchanged = "unchanged"
+	isRefused   = "refused" // the earlier ones stay in force
+)
+
+// reloaded counts and logs what has become of settings that were read again.
+func (c *Connections) reloaded(settings []wire.ReloadedSettings, log *slog.Logger) {
+	complete := true
+	for _, s := range settings {
+		outcome := isUnchanged
+		switch {
+		case s.Error != "":
+			outcome, complete = isRefused, false
+			log.Error("settings cannot be used, the earlier ones stay in force", "settings", s.Kind, "err", s.Error)
+		case s.Changed:
+			outcome = isChanged
+			log.Info("settings have changed", "settings", s.Kind)
+		}
+		if c.counts.reloads != nil {
+			c.counts.reloads.Inc(s.Kind, outcome)
+		}
+	}
+	if complete {
+		c.counts.complete.Store(time.Now().Unix())
+	}
 }
 
 // consoleReason is the reason of a browser that the console refuses.

@@ -37,7 +37,7 @@ func (u *upgrader) page(path string) *Page {
 // servePage sends a page to every client that may use the server. Without a token or a client certificate, the request must name
 // the server by its address: a web page whose host name resolves to this address sends that name, and is refused.
 func (u *upgrader) servePage(w http.ResponseWriter, r *http.Request, p *Page) {
-	switch _, err := u.auth.Check(r); {
+	switch _, err := u.check(r); {
 	case !u.named(r):
 		refuse(w, http.StatusForbidden, "without authentication, ask by address or as localhost")
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -55,5 +55,5 @@ func (u *upgrader) servePage(w http.ResponseWriter, r *http.Request, p *Page) {
 
 // named reports whether a request that is not authenticated names the server as only programs of a user do, by its address.
 func (u *upgrader) named(r *http.Request) bool {
-	return u.auth != nil || certified(r) != Client{} || console.NamesAddress(r.Host)
+	return u.access.authenticator() != nil || certified(r) != Client{} || console.NamesAddress(r.Host)
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/wire"
 )
 
 // A Handler serves the clients of a listener.
@@ -29,6 +30,9 @@ type Handler struct {
 	Ready   func() error // why clients should connect elsewhere, for the page /readyz; nil: they never should
 	AnyPath bool         // clients may upgrade at every path except those of pages
 	Log     *slog.Logger // nil: nothing is logged
+
+	// Reloaded is called with what has become of settings that were read again ([Listener.Report]); nil: it is not called.
+	Reloaded func([]wire.ReloadedSettings)
 }
 
 // ErrLeft means that another process goes on with the socket.
@@ -44,7 +48,7 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 		log.Info("the server was not used for a while")
 		cancel()
 	})()
-	web := &upgrader{auth: l.auth, console: l.Console, anyNamespace: l.anyNamespace, hint: l.namespaceHint, anyPath: h.AnyPath, pages: h.Pages, ready: h.Ready, log: log,
+	web := &upgrader{access: l.access, console: l.Console, anyNamespace: l.anyNamespace, hint: l.namespaceHint, anyPath: h.AnyPath, pages: h.Pages, ready: h.Ready, log: log,
 		via: l.via(), counts: &conns.counts, leave: h.Leave, leaving: func() { l.left.Store(true) }}
 	web.accept = func(conn net.Conn, buffered []byte, client Client) {
 		stream := rpc.NewWebSocket(conn, buffered)
@@ -54,6 +58,13 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 		}
 		go conns.begin(stream, via, func(serving context.Context) { h.Serve(serving, stream, client) })() // ends with the connection; Stop waits for it
 	}
+	report := func(settings []wire.ReloadedSettings) {
+		conns.reloaded(settings, log)
+		if h.Reloaded != nil {
+			h.Reloaded(settings)
+		}
+	}
+	l.reported.Store(&report)
 	err := web.serve(ctx, l)
 	switch {
 	case !errors.Is(err, ErrLeft):

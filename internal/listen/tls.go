@@ -1,11 +1,13 @@
 package listen
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 )
 
 // TLSConfig names the PEM files for a `wss://` endpoint. The zero value is no TLS.
@@ -26,8 +28,14 @@ func (c TLSConfig) validate() error {
 	return nil
 }
 
+// loaded is what the files of a TLSConfig have.
+type loaded struct {
+	*tls.Config
+	own, clients [sha256.Size]byte // digests of certificate and key, and of the certificates for clients
+}
+
 // load reads the files. HTTP/2 is not offered: a WebSocket upgrade needs HTTP/1.1.
-func (c TLSConfig) load() (*tls.Config, error) {
+func (c TLSConfig) load() (*loaded, error) {
 	certPEM, err := readPEM("the certificate", c.CertFile)
 	if err != nil {
 		return nil, err
@@ -40,11 +48,11 @@ func (c TLSConfig) load() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the certificate %s and the private key %s cannot be used: %w", c.CertFile, c.KeyFile, err)
 	}
-	conf := &tls.Config{
+	conf := &loaded{own: sha256.Sum256(slices.Concat(certPEM, keyPEM)), Config: &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		Certificates: []tls.Certificate{pair},
 		NextProtos:   []string{"http/1.1"},
-	}
+	}}
 	if c.ClientCAFile != "" {
 		caPEM, err := readPEM("the certificates for clients", c.ClientCAFile)
 		if err != nil {
@@ -54,7 +62,7 @@ func (c TLSConfig) load() (*tls.Config, error) {
 		if !conf.ClientCAs.AppendCertsFromPEM(caPEM) {
 			return nil, fmt.Errorf("the file %s for certificates of clients holds no PEM certificate", c.ClientCAFile)
 		}
-		conf.ClientAuth = tls.RequireAndVerifyClientCert
+		conf.ClientAuth, conf.clients = tls.RequireAndVerifyClientCert, sha256.Sum256(caPEM)
 	}
 	return conf, nil
 }

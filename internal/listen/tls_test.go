@@ -111,7 +111,7 @@ func TestMetricsOverTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		web := httptest.NewUnstartedServer(&upgrader{log: slog.New(slog.DiscardHandler), pages: []Page{Metrics(func(w io.Writer) { io.WriteString(w, "counters") })}})
-		web.TLS = config
+		web.TLS = config.Config
 		web.StartTLS()
 		defer web.Close()
 		asks := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: server.pool, Certificates: []tls.Certificate{client.pair}}}}

@@ -43,7 +43,7 @@ const (
 
 // An upgrader is the part of a listener that speaks HTTP: health checks, and the upgrade to WebSocket.
 type upgrader struct {
-	auth         *Authenticator   // nil: no authentication
+	access       *access          // nil: no authentication
 	console      *console.Console // nil: browsers are refused
 	anyNamespace bool             // see Config
 	hint         string           // Config.NamespaceHint
@@ -208,7 +208,7 @@ func (u *upgrader) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 		refuse(w, status, problem)
 		return
 	}
-	client, err := u.auth.Check(r)
+	client, err := u.check(r)
 	if err != nil {
 		u.counts.refuse(u.via, reasonOf(err))
 		u.logRefusal("client not authenticated", "peer", r.RemoteAddr, "err", err)
@@ -217,6 +217,17 @@ func (u *upgrader) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	}
 	client.Query = r.URL.RawQuery
 	u.upgrade(w, r, client)
+}
+
+// check returns the client of a request, if it may connect now.
+func (u *upgrader) check(r *http.Request) (c Client, err error) {
+	var epoch uint64
+	if u.console != nil {
+		epoch = u.console.Epoch() // before the check: a token that is replaced meanwhile lets no browser in
+	}
+	c, err = u.access.check(r)
+	c.Epoch = epoch
+	return c, err
 }
 
 // upgrade takes over the connection of a client.

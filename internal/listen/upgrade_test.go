@@ -51,7 +51,7 @@ type testUpgrader struct {
 func startUpgrader(t *testing.T, cfg Config, log *slog.Logger) *testUpgrader {
 	t.Helper()
 	s := &testUpgrader{l: open(t, cfg), accepted: make(chan acceptedConn, 100), counts: new(counts)}
-	web := &upgrader{auth: s.l.auth, console: s.l.Console, via: s.l.via(), counts: s.counts, anyNamespace: cfg.AnyNamespace, hint: cfg.NamespaceHint, log: cmp.Or(log, slog.New(slog.DiscardHandler)), accept: func(conn net.Conn, buffered []byte, client Client) {
+	web := &upgrader{access: s.l.access, console: s.l.Console, via: s.l.via(), counts: s.counts, anyNamespace: cfg.AnyNamespace, hint: cfg.NamespaceHint, log: cmp.Or(log, slog.New(slog.DiscardHandler)), accept: func(conn net.Conn, buffered []byte, client Client) {
 		t.Cleanup(func() { conn.Close() })
 		s.accepted <- acceptedConn{conn, string(buffered), client}
 	}}
@@ -435,9 +435,16 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// withToken returns an access that needs a token.
+func withToken(token string) *access {
+	a := new(access)
+	a.auth.Store(NewToken(token))
+	return a
+}
+
 // A page is for clients that may connect.
 func TestPages(t *testing.T) {
-	web := &upgrader{auth: NewToken("tok"), log: slog.New(slog.DiscardHandler), pages: []Page{JSONPage("/hosts", func() any { return []int{1} })}}
+	web := &upgrader{access: withToken("tok"), log: slog.New(slog.DiscardHandler), pages: []Page{JSONPage("/hosts", func() any { return []int{1} })}}
 	for _, row := range []struct {
 		method, token string
 		status        int
