@@ -112,6 +112,8 @@ type TetherInfo struct {
 
 	// ReadOnly means that this connection may only look: its requests for anything else are refused with ErrorReadOnly.
 	ReadOnly bool `json:"readOnly,omitempty" wire:"default"`
+	// Admin means that this connection may list and control the sessions of all principals.
+	Admin bool `json:"admin,omitempty" wire:"default"`
 }
 
 // EnvironmentInfo describes the executor. Older servers leave out all but the shell.

@@ -173,6 +173,7 @@ type SessionInfo struct {
 	ExpiresInMs *uint64 `json:"expiresInMs,omitempty"` // detached sessions only
 	TTLMs       uint64  `json:"ttlMs"`
 	Processes   int     `json:"processes"`
+	Principal   string  `json:"principal,omitempty" wire:"default"` // to which it belongs; only administrators are told
 }
 
 // KeeperState answers tether/keeper/state.

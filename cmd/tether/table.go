@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,6 +98,10 @@ func ageText(now time.Time, startedMs int64) string {
 
 func printSessions(w io.Writer, sessions []listedSession, hosts bool, now time.Time) error {
 	head := []string{"SESSION", "LABEL", "CLIENT", "STATE", "AGE", "ENDS IN", "PROCESSES"}
+	named := slices.ContainsFunc(sessions, func(s listedSession) bool { return s.Principal != "" }) // this client is an administrator
+	if named {
+		head = append(head, "PRINCIPAL")
+	}
 	t := terminal.NewTable(w, 0, withHost(hosts, "HOST", head)...)
 	for _, s := range sessions {
 		state, ends := "attached", "-"
@@ -110,8 +115,11 @@ func printSessions(w io.Writer, sessions []listedSession, hosts bool, now time.T
 		if label == "" {
 			label = "-"
 		}
-		t.Row(withHost(hosts, s.Host, []string{shortID(s.SessionID), label, s.ClientName, state, ageText(now, s.CreatedAtMs), ends,
-			fmt.Sprint(s.Processes)})...)
+		row := []string{shortID(s.SessionID), label, s.ClientName, state, ageText(now, s.CreatedAtMs), ends, fmt.Sprint(s.Processes)}
+		if named {
+			row = append(row, cmp.Or(s.Principal, "-"))
+		}
+		t.Row(withHost(hosts, s.Host, row)...)
 	}
 	return t.Flush()
 }

@@ -38,7 +38,8 @@ type Event struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"`
 
-	Principal string `json:"principal,omitempty"` // of the client
+	Principal string `json:"principal,omitempty"` // of the session
+	By        string `json:"by,omitempty"`        // principal of the client, if it is another one: that of an administrator
 	Peer      string `json:"peer,omitempty"`      // its address
 	Session   string `json:"session,omitempty"`   // public id
 	Client    string `json:"client,omitempty"`    // the name that the client has given itself
@@ -87,7 +88,7 @@ func shortArgv(argv []string) []string {
 
 // shorten brings the texts within their limits.
 func (e *Event) shorten() {
-	for _, name := range []*string{&e.Principal, &e.Peer, &e.Client, &e.Label, &e.Process, &e.Signal, &e.Host} {
+	for _, name := range []*string{&e.Principal, &e.By, &e.Peer, &e.Client, &e.Label, &e.Process, &e.Signal, &e.Host} {
 		*name = short(*name, maxName)
 	}
 	e.Cwd, e.Reason, e.Argv = short(e.Cwd, maxText), short(e.Reason, maxText), shortArgv(e.Argv)

@@ -52,6 +52,7 @@ func defaultPort(scheme string) string {
 type Grant struct {
 	Principal string // see listen.Client
 	ReadOnly  bool
+	Admin     bool      // see listen.Client
 	Expires   time.Time // the browser may open no connection after this time; zero: no such time
 	Epoch     uint64    // when the client has authenticated, see [Console.Epoch]; 0: it need not
 }

@@ -104,10 +104,11 @@ const (
 type Open struct {
 	Principal string `json:"principal"`
 	ReadOnly  bool   `json:"readOnly"` // see listen.Client
-	Peer      string `json:"peer"`     // the client's address, for the log
-	Window    int    `json:"window"`   // of both directions, in bytes
-	Session   string `json:"session"`  // key of the session that the client resumes; "": it does not
-	Epoch     uint64 `json:"epoch"`    // of that session
+	Admin     bool   `json:"admin,omitempty"`
+	Peer      string `json:"peer"`    // the client's address, for the log
+	Window    int    `json:"window"`  // of both directions, in bytes
+	Session   string `json:"session"` // key of the session that the client resumes; "": it does not
+	Epoch     uint64 `json:"epoch"`   // of that session
 }
 
 // DecodeOpen decodes an Open.

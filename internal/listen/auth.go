@@ -229,7 +229,7 @@ type signedBearer struct {
 
 var errInvalidJWT error = &authError{badToken, "invalid websocket jwt"}
 
-// check returns the claim sub as principal.
+// check returns the claim sub as principal, with the rights of the claim scope.
 func (s signedBearer) check(token string) (Client, error) {
 	claims, err := s.verify(token)
 	if err != nil {
@@ -246,7 +246,8 @@ func (s signedBearer) check(token string) (Client, error) {
 	case s.audience != "" && !slices.Contains(claims.audience, s.audience):
 		return Client{}, &authError{otherToken, "websocket jwt audience mismatch"}
 	}
-	return Client{Principal: claims.subject, Expires: time.Unix(min(saturatingAdd(claims.expires, s.skew), maxUnix), 0)}, nil
+	c := Client{Principal: claims.subject, Expires: time.Unix(min(saturatingAdd(claims.expires, s.skew), maxUnix), 0)}
+	return c, c.setScopes(claims.scopes)
 }
 
 // verify returns the claims of a token whose signature is valid. It decodes nothing
@@ -315,6 +316,7 @@ type jwtClaims struct {
 	issuer    *string
 	audience  audience
 	subject   string // "": none
+	scopes    scopes
 }
 
 func parseClaims(body []byte) (c jwtClaims, err error) {
@@ -329,6 +331,7 @@ func parseClaims(body []byte) (c jwtClaims, err error) {
 		member(members, "iss", &c.issuer),
 		member(members, "aud", &c.audience),
 		member(members, "sub", &c.subject),
+		member(members, "scope", &c.scopes),
 	)
 	if err == nil && !validPrincipal(c.subject) {
 		err = errors.New("sub is too long or not printable")

@@ -23,6 +23,9 @@ type Client struct {
 	// ReadOnly means that the client may look at sessions and processes, and may not change or start anything.
 	ReadOnly bool
 
+	// Admin means that the sessions of all principals are to the client like those of its own, except that it cannot resume them.
+	Admin bool
+
 	// Expires is when the token or certificate ends with which the client has come; zero: it does not. The connection lives on, and a browser
 	// that the client lets in may open none after that.
 	Expires time.Time

@@ -28,7 +28,7 @@ func (u *upgrader) serveConsole(w http.ResponseWriter, r *http.Request) {
 			refuse(w, status, problem)
 			return
 		}
-		u.upgrade(w, r, Client{Browser: true, Principal: o.Grant.Principal, ReadOnly: o.Grant.ReadOnly, Expires: o.Grant.Expires, Epoch: o.Grant.Epoch, Query: o.Query})
+		u.upgrade(w, r, Client{Browser: true, Principal: o.Grant.Principal, ReadOnly: o.Grant.ReadOnly, Admin: o.Grant.Admin, Expires: o.Grant.Expires, Epoch: o.Grant.Epoch, Query: o.Query})
 	}
 }
 
@@ -63,7 +63,7 @@ func (u *upgrader) serveCode(w http.ResponseWriter, r *http.Request) {
 
 // ConsoleCode returns a code for the browser of a client.
 func ConsoleCode(page *console.Console, of Client) (wire.ConsoleCode, error) {
-	code, err := page.Code(console.Grant{Principal: of.Principal, ReadOnly: of.ReadOnly, Expires: of.Expires, Epoch: of.Epoch})
+	code, err := page.Code(console.Grant{Principal: of.Principal, ReadOnly: of.ReadOnly, Admin: of.Admin, Expires: of.Expires, Epoch: of.Epoch})
 	if err != nil {
 		return wire.ConsoleCode{}, err
 	}

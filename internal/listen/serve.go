@@ -29,6 +29,7 @@ type Handler struct {
 	Pages   []Page       // for clients that may connect
 	Ready   func() error // why clients should connect elsewhere, for the page /readyz; nil: they never should
 	AnyPath bool         // clients may upgrade at every path except those of pages
+	Looking bool         // Serve lets clients with Client.ReadOnly only look; without it they are refused
 	Log     *slog.Logger // nil: nothing is logged
 
 	// Reloaded is called with what has become of settings that were read again ([Listener.Report]); nil: it is not called.
@@ -48,7 +49,7 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 		log.Info("the server was not used for a while")
 		cancel()
 	})()
-	web := &upgrader{access: l.access, console: l.Console, anyNamespace: l.anyNamespace, hint: l.namespaceHint, anyPath: h.AnyPath, pages: h.Pages, ready: h.Ready, log: log,
+	web := &upgrader{access: l.access, console: l.Console, anyNamespace: l.anyNamespace, hint: l.namespaceHint, anyPath: h.AnyPath, looking: h.Looking, pages: h.Pages, ready: h.Ready, log: log,
 		via: l.via(), counts: &conns.counts, leave: h.Leave, leaving: func() { l.left.Store(true) }}
 	web.accept = func(conn net.Conn, buffered []byte, client Client) {
 		stream := rpc.NewWebSocket(conn, buffered)

@@ -48,6 +48,7 @@ type upgrader struct {
 	anyNamespace bool             // see Config
 	hint         string           // Config.NamespaceHint
 	anyPath      bool             // see Handler
+	looking      bool             // see Handler
 	pages        []Page           // see Handler
 	ready        func() error     // see Handler
 	log          *slog.Logger
@@ -232,6 +233,11 @@ func (u *upgrader) check(r *http.Request) (c Client, err error) {
 
 // upgrade takes over the connection of a client.
 func (u *upgrader) upgrade(w http.ResponseWriter, r *http.Request, client Client) {
+	if client.ReadOnly && !u.looking {
+		u.counts.refuse(u.via, otherToken)
+		refuse(w, http.StatusForbidden, "this server has nothing that a read-only client may use")
+		return
+	}
 	if !u.begin() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return

@@ -16,6 +16,9 @@ func (s *Server) record(of *session.Session, e audit.Event) {
 // record is record for what the client of a connection asks for.
 func (c *conn) record(of *session.Session, e audit.Event) {
 	e.Peer = c.origin.Client.Peer
+	if by := c.origin.Client.Principal; by != of.Principal {
+		e.By = by
+	}
 	c.server.record(of, e)
 }
 

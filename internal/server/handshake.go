@@ -72,13 +72,14 @@ func (c *conn) initialize(r *rpc.Request) {
 		Tether: wire.TetherInfo{
 			Version: c.server.config.Version, PublicID: s.Public,
 			TTLMs: uint64(s.TTL().Milliseconds()), Features: c.features(), Host: c.origin.Host, ReadOnly: c.readOnly(),
+			Admin: c.origin.Client.Admin,
 		},
 	})
 	c.server.procs.Prepare() // the client is likely to start a command
 }
 
 func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
-	rights := session.Rights{Principal: c.origin.Client.Principal, ReadOnly: c.readOnly()}
+	rights := c.rights()
 	if p.ResumeSessionID != nil {
 		return c.server.sessions.Resume(c.rpc.Context(), *p.ResumeSessionID, rights, c)
 	}

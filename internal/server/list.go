@@ -11,10 +11,10 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// listProcesses lists the current processes of the client's principal. Measuring their usage takes a while, so the answer comes from a goroutine
+// listProcesses lists the current processes that the client may use. Measuring their usage takes a while, so the answer comes from a goroutine
 // of its own and later requests do not wait.
 func (r *request) listProcesses(p *wire.ListParams) error {
-	server, principal := r.conn.server, r.conn.origin.Client.Principal
+	server := r.conn.server
 	list, err := r.processesOf(p.SessionID)
 	if err != nil {
 		return err
@@ -23,18 +23,18 @@ func (r *request) listProcesses(p *wire.ListParams) error {
 		addStates(list)
 		result := wire.ListResult{Processes: server.withUsage(list)}
 		if p.SessionID == nil {
-			result.Survivors = server.survivors(list, principal)
+			result.Survivors = server.survivors(list, r.conn.rights())
 		}
 		r.Reply(result)
 	})
 	return nil
 }
 
-// processesOf returns the current processes of a session, or of all sessions of the client's principal, in the order of their starts.
+// processesOf returns the current processes of a session, or of all sessions that the client may use, in the order of their starts.
 func (r *request) processesOf(sessionID *string) (list []session.Listed, err error) {
 	var sessions []*session.Session
 	if sessionID == nil {
-		sessions = r.conn.server.sessions.Of(r.conn.origin.Client.Principal)
+		sessions = r.conn.server.sessions.Of(r.conn.rights())
 	} else {
 		s, err := r.conn.byPublicID(*sessionID)
 		if err != nil {
@@ -69,14 +69,14 @@ func (s *Server) withUsage(list []session.Listed) []wire.ProcessInfo {
 	return infos
 }
 
-// survivors are killed processes of a principal that belong to none of the listed ones.
-func (s *Server) survivors(list []session.Listed, principal string) (left []wire.Survivor) {
+// survivors are killed processes that a client may use and that belong to none of the listed ones.
+func (s *Server) survivors(list []session.Listed, rights session.Rights) (left []wire.Survivor) {
 	listed := make(map[*proc.Process]bool, len(list))
 	for _, p := range list {
 		listed[p.Child] = true
 	}
 	for _, p := range s.procs.Processes() {
-		if !listed[p] && p.Owner() == principal && len(left) < wire.MaxSurvivors {
+		if !listed[p] && rights.Over(p.Owner()) && len(left) < wire.MaxSurvivors {
 			left = append(left, session.WireSurvivors(p)...)
 		}
 	}
@@ -84,7 +84,7 @@ func (s *Server) survivors(list []session.Listed, principal string) (left []wire
 }
 
 func (r *request) listSessions(*wire.NoParams) (wire.SessionListResult, error) {
-	return wire.SessionListResult{Sessions: r.conn.server.sessions.List(r.conn.origin.Client.Principal)}, nil
+	return wire.SessionListResult{Sessions: r.conn.server.sessions.List(r.conn.rights())}, nil
 }
 
 // checkLabel refuses labels that would not fit into a line of a list.

@@ -5,7 +5,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Methods that only tether has: a client may act on the processes of every session of its principal, by the id that lists show.
+// Methods that only tether has: a client may act on the processes of every session of its principal, by the id that lists show. With the scope of
+// an administrator it may act on those of all sessions.
 
 // sessionOf returns the session with a public id. Without an id it is the client's
 // own session.
@@ -16,9 +17,9 @@ func (r *request) sessionOf(public *string) (*session.Session, error) {
 	return r.conn.byPublicID(*public)
 }
 
-// byPublicID returns a session of the client's principal.
+// byPublicID returns a session that the client may use.
 func (c *conn) byPublicID(id string) (*session.Session, error) {
-	return c.server.sessions.ByPublicID(id, c.origin.Client.Principal)
+	return c.server.sessions.ByPublicID(id, c.rights())
 }
 
 func (r *request) signal(p *wire.SignalAnyParams) (wire.Empty, error) {
@@ -87,6 +88,7 @@ func (r *request) endAnySession(p *wire.SessionEndParams) error {
 		r.attachment.EndSelf(func() { r.Reply(endResult(s)) })
 		return nil
 	}
+	r.recordSignal(s, "", "")
 	s.End()
 	r.Reply(endResult(s))
 	return nil

@@ -82,6 +82,12 @@ func (c *conn) Request(in *rpc.Request) {
 	c.scheduler.Submit(job)
 }
 
+// rights are those of the client.
+func (c *conn) rights() session.Rights {
+	of := &c.origin.Client
+	return session.Rights{Principal: of.Principal, ReadOnly: of.ReadOnly, Admin: of.Admin}
+}
+
 // readOnly reports whether the client may only look.
 func (c *conn) readOnly() bool { return c.origin.Client.ReadOnly }
 

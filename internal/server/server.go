@@ -167,7 +167,7 @@ func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 		Serve: func(ctx context.Context, stream *rpc.WebSocket, client listen.Client) {
 			s.serveWebSocket(ctx, stream, Origin{Client: client})
 		},
-		Stopping: errStopping, Connections: s.conns, Pages: []listen.Page{listen.Metrics(s.writeMetrics)}, Log: s.log, Leave: s.draining.leave,
+		Stopping: errStopping, Connections: s.conns, Looking: true, Pages: []listen.Page{listen.Metrics(s.writeMetrics)}, Log: s.log, Leave: s.draining.leave,
 	})
 	if errors.Is(err, listen.ErrLeft) {
 		s.conns.Refuse(errReplaced)

@@ -99,7 +99,7 @@ func (s *Session) attachLocked(peer Peer, resumed bool) *Attachment {
 // not prove it, it is evicted.
 func (t *Table) Resume(ctx context.Context, id string, rights Rights, peer Peer) (*Attachment, error) {
 	for {
-		s, err := t.find(t.sessions, id, rights.Principal)
+		s, err := t.find(t.sessions, id, Rights{Principal: rights.Principal}) // Admin lets no client take over the output of another one
 		if err != nil {
 			return nil, err
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/tetherexec/tether/internal/reexec"
 )
 
-// An Owner is the client that a session belongs to. The table's lock guards that of a session. To all other clients the session looks as if it
-// did not exist.
+// An Owner is the client that a session belongs to. The table's lock guards that of a session. To all other clients, except those with
+// Rights.Admin, the session looks as if it did not exist.
 type Owner struct {
 	Principal string // see listen.Client
 
@@ -27,32 +27,32 @@ func (s *Session) principal() string {
 	return s.Principal
 }
 
-// ByPublicID finds a session of a principal by the id that lists show.
-func (t *Table) ByPublicID(id, principal string) (*Session, error) {
-	return t.find(t.public, id, principal)
+// ByPublicID finds a session that a client may use by the id that lists show.
+func (t *Table) ByPublicID(id string, r Rights) (*Session, error) {
+	return t.find(t.public, id, r)
 }
 
-// find finds a session of a principal by one of its ids, and waits until it is restored. It does not wait for a session of another principal:
+// find finds a session that a client may use by one of its ids, and waits until it is restored. It does not wait for another session:
 // the client could tell by the time that the session exists.
-func (t *Table) find(byID map[string]*Session, id, principal string) (*Session, error) {
-	s, err := t.lookUp(byID, id, principal)
+func (t *Table) find(byID map[string]*Session, id string, r Rights) (*Session, error) {
+	s, err := t.lookUp(byID, id, r)
 	if err == nil {
 		s.await()
 	}
 	return s, err
 }
 
-func (t *Table) lookUp(byID map[string]*Session, id, principal string) (*Session, error) {
+func (t *Table) lookUp(byID map[string]*Session, id string, r Rights) (*Session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if aside, ok := t.aside[id]; ok && (aside.Principal == principal || aside.unknown) {
+	if aside, ok := t.aside[id]; ok && (r.Over(aside.Principal) || aside.unknown) {
 		return nil, fmt.Errorf("session %s %w", id, ErrAside)
 	}
 	s := byID[id]
 	if s != nil && s.unknown && id == s.ID {
-		t.claimLocked(s, principal)
+		t.claimLocked(s, r.Principal)
 	}
-	if s == nil || s.Principal != principal {
+	if s == nil || !r.Over(s.Principal) {
 		return nil, fmt.Errorf("%w %s", ErrUnknownSession, id)
 	}
 	return s, nil

@@ -50,7 +50,7 @@ func restored(t *testing.T, a *arena.Arena) *Table {
 func sees(t *testing.T, table *Table, s *Session, principal string) string {
 	t.Helper()
 	var seen []string
-	for _, info := range table.List(principal) {
+	for _, info := range table.List(Rights{Principal: principal}) {
 		if info.SessionID == s.Public {
 			seen = append(seen, "listed")
 		}
@@ -63,7 +63,7 @@ func sees(t *testing.T, table *Table, s *Session, principal string) string {
 			t.Errorf("%q: %v", principal, err)
 		}
 	}
-	_, err := table.ByPublicID(s.Public, principal)
+	_, err := table.ByPublicID(s.Public, Rights{Principal: principal})
 	look("found", err)
 	a, err := table.Resume(t.Context(), s.ID, Rights{Principal: principal}, newPeer())
 	look("resumed", err)
@@ -137,7 +137,7 @@ func TestSessionOfVersionWithoutPrincipals(t *testing.T) {
 	}
 
 	table := restored(t, a)
-	if _, err := table.ByPublicID(s.Public, "alice"); !errors.Is(err, ErrUnknownSession) || len(table.Of("alice")) != 0 || len(table.Of("")) != 1 {
+	if _, err := table.ByPublicID(s.Public, Rights{Principal: "alice"}); !errors.Is(err, ErrUnknownSession) || len(table.Of(Rights{Principal: "alice"})) != 0 || len(table.Of(Rights{Principal: ""})) != 1 {
 		t.Errorf("found by a public id: %v", err)
 	}
 	for range 2 {
@@ -206,9 +206,16 @@ func TestLostOwner(t *testing.T) {
 	}
 	table := restored(t, a)
 	for _, principal := range []string{"", "bob"} {
-		if _, err := table.ByPublicID(s.Public, principal); !errors.Is(err, ErrUnknownSession) || len(table.Of(principal)) != 0 {
+		if _, err := table.ByPublicID(s.Public, Rights{Principal: principal}); !errors.Is(err, ErrUnknownSession) || len(table.Of(Rights{Principal: principal})) != 0 {
 			t.Errorf("%q finds it: %v", principal, err)
 		}
+	}
+	admin := Rights{Principal: "root", Admin: true}
+	if _, err := table.ByPublicID(s.Public, admin); err != nil {
+		t.Errorf("an administrator does not find it: %v", err)
+	}
+	if list := table.List(admin); len(list) != 1 || list[0].Principal != "" {
+		t.Errorf("an administrator is told %+v", list)
 	}
 	if got := sees(t, table, s, "alice"); got != "resumed" {
 		t.Errorf("its client sees %q", got)
@@ -225,8 +232,12 @@ func TestOtherSessionsLookUnknown(t *testing.T) {
 	table.aside = map[string]Owner{"public": {Principal: "alice"}, "secret": {Principal: "alice"}, "old": {unknown: true}}
 	for _, id := range []string{"public", "secret", s.ID, s.Public, "old", "missing"} {
 		for _, find := range []func() error{
-			func() error { _, err := table.ByPublicID(id, "bob"); return err },
+			func() error { _, err := table.ByPublicID(id, Rights{Principal: "bob"}); return err },
 			func() error { _, err := table.Resume(t.Context(), id, Rights{Principal: "bob"}, newPeer()); return err },
+			func() error {
+				_, err := table.Resume(t.Context(), id, Rights{Principal: "bob", Admin: true}, newPeer())
+				return err
+			},
 		} {
 			want := "unknown session id " + id
 			if id == "old" {
@@ -237,10 +248,10 @@ func TestOtherSessionsLookUnknown(t *testing.T) {
 			}
 		}
 	}
-	if n := len(table.Of("bob")) + len(table.List("bob")); n != 0 {
+	if n := len(table.Of(Rights{Principal: "bob"})) + len(table.List(Rights{Principal: "bob"})); n != 0 {
 		t.Errorf("%d sessions are listed", n)
 	}
-	if _, err := table.ByPublicID("public", "alice"); !errors.Is(err, ErrAside) {
+	if _, err := table.ByPublicID("public", Rights{Principal: "alice"}); !errors.Is(err, ErrAside) {
 		t.Errorf("to its owner: %v", err)
 	}
 	s.restored = nil

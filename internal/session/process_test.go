@@ -174,7 +174,7 @@ func TestSessionsAreLimited(t *testing.T) {
 	if _, err := table.Open(Options{}, newPeer()); !errors.Is(err, ErrEnded) {
 		t.Errorf("open after the end: %v", err)
 	}
-	if n := len(table.Of("")); n != 0 {
+	if n := len(table.Of(Rights{Principal: ""})); n != 0 {
 		t.Errorf("%d sessions left", n)
 	}
 }

@@ -24,7 +24,7 @@ func TestDetachedSessionExpires(t *testing.T) {
 		if _, err := table.Resume(t.Context(), a.Session.ID, Rights{}, newPeer()); !errors.Is(err, ErrUnknownSession) {
 			t.Errorf("resume of an expired session: %v", err)
 		}
-		if n := len(table.Of("")); n != 0 {
+		if n := len(table.Of(Rights{Principal: ""})); n != 0 {
 			t.Errorf("%d sessions left", n)
 		}
 	})

@@ -74,7 +74,11 @@ type Options struct {
 type Rights struct {
 	Principal string
 	ReadOnly  bool
+	Admin     bool
 }
+
+// Over reports whether a client with the rights may use what belongs to a principal.
+func (r Rights) Over(principal string) bool { return r.Admin || r.Principal == principal }
 
 // Open begins a session with peer attached.
 func (t *Table) Open(o Options, peer Peer) (*Attachment, error) {
@@ -129,9 +133,9 @@ func (t *Table) grant(asked time.Duration) time.Duration {
 	return min(asked, t.config.MaxTTL)
 }
 
-// Of returns the sessions of a principal, oldest first, when they are restored.
-func (t *Table) Of(principal string) []*Session {
-	own := t.all(func(s *Session) bool { return s.Principal == principal })
+// Of returns the sessions that a client may use, oldest first, when they are restored.
+func (t *Table) Of(r Rights) []*Session {
+	own := t.all(func(s *Session) bool { return r.Over(s.Principal) })
 	for _, s := range own {
 		s.await()
 	}
@@ -156,11 +160,15 @@ func (t *Table) all(wanted func(*Session) bool) []*Session {
 
 func everySession(*Session) bool { return true }
 
-// List describes the sessions of a principal.
-func (t *Table) List(principal string) []wire.SessionInfo {
+// List describes the sessions that a client may use.
+func (t *Table) List(r Rights) []wire.SessionInfo {
 	list := []wire.SessionInfo{}
-	for _, s := range t.Of(principal) {
-		list = append(list, s.info())
+	for _, s := range t.Of(r) {
+		info := s.info()
+		if p := s.principal(); r.Admin && p != lostPrincipal {
+			info.Principal = p
+		}
+		list = append(list, info)
 	}
 	return list
 }

@@ -81,6 +81,8 @@ type Hello struct {
 	Tether    struct {
 		PublicID string `json:"publicId"`
 		TTLMs    int64  `json:"ttlMs"`
+		ReadOnly bool   `json:"readOnly"`
+		Admin    bool   `json:"admin"`
 	} `json:"tether"`
 }
 

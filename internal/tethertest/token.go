@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,11 +38,14 @@ func (i *Issuer) Listen() listen.Config {
 }
 
 // Token returns a token for a subject; "": without one.
-func (i *Issuer) Token(subject string) string {
+func (i *Issuer) Token(subject string, scopes ...string) string {
 	i.t.Helper()
 	claims := map[string]any{"exp": time.Now().Add(time.Hour).Unix()}
 	if subject != "" {
 		claims["sub"] = subject
+	}
+	if scopes != nil {
+		claims["scope"] = strings.Join(scopes, " ")
 	}
 	body, err := json.Marshal(claims)
 	if err != nil {

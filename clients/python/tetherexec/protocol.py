@@ -2406,6 +2406,9 @@ class SessionInfo(TypedDict):
 
     processes: "int"
 
+    # to which it belongs; only administrators are told
+    principal: NotRequired["str"]
+
 
 class SessionListResult(TypedDict):
     """SessionListResult answers tether/session/list."""
@@ -2776,6 +2779,9 @@ class TetherInfo(TypedDict):
 
     # ReadOnly means that this connection may only look: its requests for anything else are refused with ErrorReadOnly.
     readOnly: NotRequired["bool"]
+
+    # Admin means that this connection may list and control the sessions of all principals.
+    admin: NotRequired["bool"]
 
 # TimeoutMs is how long a client lets a command run.
 TimeoutMs: TypeAlias = int | None

@@ -1912,6 +1912,8 @@ export interface SessionInfo {
   expiresInMs?: number | null;
   ttlMs: number;
   processes: number;
+  /** to which it belongs; only administrators are told */
+  principal?: string;
 }
 
 /** SessionListResult answers tether/session/list. */
@@ -2220,6 +2222,8 @@ export interface TetherInfo {
   host?: string;
   /** ReadOnly means that this connection may only look: its requests for anything else are refused with ErrorReadOnly. */
   readOnly?: boolean;
+  /** Admin means that this connection may list and control the sessions of all principals. */
+  admin?: boolean;
 }
 
 /** TimeoutMs is how long a client lets a command run. */

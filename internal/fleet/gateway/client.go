@@ -195,7 +195,7 @@ func hasNotBegun(err error) bool {
 // answered when open returns.
 func (c *client) open(ctx context.Context, r route, h hello) error {
 	g := c.gateway
-	o := fleet.Open{Principal: c.from.Principal, ReadOnly: c.from.ReadOnly, Peer: c.from.Peer, Window: g.config.Window}
+	o := fleet.Open{Principal: c.from.Principal, ReadOnly: c.from.ReadOnly, Admin: c.from.Admin, Peer: c.from.Peer, Window: g.config.Window}
 	if r.record != nil {
 		o.Session, o.Epoch = r.record.key, r.record.session.Epoch
 	}

@@ -124,7 +124,7 @@ func (g *Gateway) Serve(ctx context.Context, l *listen.Listener) error {
 		g.writeMetrics(w)
 	}
 	err := l.Serve(ctx, listen.Handler{
-		Serve: g.serve, Stopping: errStopping, Connections: conns, Log: g.log,
+		Serve: g.serve, Stopping: errStopping, Connections: conns, Looking: true, Log: g.log,
 		Pages: []listen.Page{listen.Metrics(write), listen.JSONPage(wire.HostsPath, g.hostsPage)}, Ready: g.ready,
 	})
 	stop()

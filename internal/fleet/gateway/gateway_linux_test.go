@@ -357,35 +357,6 @@ func TestUnknownSession(t *testing.T) {
 	}
 }
 
-// Tokens are checked at the gateway, and a client neither resumes nor sees the sessions of another principal.
-func TestPrincipalsThroughAGateway(t *testing.T) {
-	t.Parallel()
-	f := fleettest.Start(t)
-	issuer := tethertest.NewIssuer(t)
-	gate, other := f.Gateway(issuer.Listen(), ""), f.Gateway(issuer.Listen(), "")
-	direct := host(t, f, f.Hosts(), fleettest.HostConfig{Host: fleet.Host{Name: "box"}})
-	dial(t, gate.URL, client.Options{Token: issuer.Token("anna")}).Close()
-	dial(t, other.URL, client.Options{Token: issuer.Token("anna")}).Close()
-	anna := tethertest.DialToken(t, gate.URL, issuer.Token("anna"))
-	session := anna.Handshake("")
-	anna.Start(tethertest.Shell("p", "read x", map[string]any{"pipeStdin": true}))
-	unknown := refusal(t, direct.URL, "", opening("3b241101-e2bb-4255-8caf-4136c566a962"))
-	got := refusal(t, other.URL, issuer.Token("berta"), opening(session.SessionID))
-	if got.Code != unknown.Code {
-		t.Errorf("the session of another principal: %+v", got)
-	}
-	berta := tethertest.DialToken(t, other.URL, issuer.Token("berta"))
-	berta.Handshake("")
-	if m := berta.Call("tether/process/list", map[string]any{"allSessions": true}); m.Error == nil && bytes.Contains(m.Raw, []byte(session.Tether.PublicID)) {
-		t.Errorf("another principal sees %s", m.Raw)
-	}
-	anna.Close()
-	again := tethertest.DialToken(t, other.URL, issuer.Token("anna"))
-	if resumed := again.Handshake(session.SessionID); resumed.SessionID != session.SessionID {
-		t.Errorf("%+v", resumed)
-	}
-}
-
 // Of several clients that resume a session at different gateways at the same time, one has it in the end, and the others are told.
 func TestResumeAtSeveralGateways(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,48 @@
+package listen
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The scopes of a token. Others that begin with scopePrefix make it invalid: a later version may know them as restrictions.
+const (
+	scopePrefix = "tether:"
+	scopeRead   = "tether:read"  // see Client.ReadOnly
+	scopeAdmin  = "tether:admin" // see Client.Admin
+)
+
+// setScopes gives the client the rights that its token names. A restriction is never lifted by another scope: with both, the client may look at
+// the sessions of all principals. Scopes of other programs mean nothing.
+func (c *Client) setScopes(names scopes) error {
+	for _, name := range names {
+		switch {
+		case name == scopeRead:
+			c.ReadOnly = true
+		case name == scopeAdmin:
+			c.Admin = true
+		case strings.HasPrefix(name, scopePrefix):
+			return &authError{otherToken, fmt.Sprintf("the token has the unknown scope %.64q", name)}
+		}
+	}
+	if c.Admin && c.Principal == "" { // the audit log has to name it
+		return &authError{otherToken, "a token with the scope " + scopeAdmin + " needs a sub"}
+	}
+	return nil
+}
+
+// scopes are a text with spaces between the names, or a list of names, in JSON.
+type scopes []string
+
+func (s *scopes) UnmarshalJSON(text []byte) error {
+	var list audience
+	if err := json.Unmarshal(text, &list); err != nil {
+		return errors.New("the scope is neither a text nor a list of texts")
+	}
+	for _, names := range list {
+		*s = append(*s, strings.Fields(names)...)
+	}
+	return nil
+}
