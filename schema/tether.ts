@@ -398,6 +398,14 @@ export const StateExited = "exited";
 /** its output has ended */
 export const StateClosed = "closed";
 
+// The kinds of settings that a server can read again while it runs. Each is replaced as a whole, or not at all.
+/** it can be read, and its settings are possible */
+export const SettingsFile = "configurationFile";
+export const SettingsTokens = "tokens";
+export const SettingsCertificates = "certificates";
+export const SettingsLimits = "limits";
+export const SettingsLogLevel = "logLevel";
+
 /** DeniedNetwork is the Syscall of a DenialFact about a system call that would use the network. */
 export const DeniedNetwork = "network";
 

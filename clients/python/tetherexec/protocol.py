@@ -392,6 +392,14 @@ STATE_EXITED = "exited"
 # its output has ended
 STATE_CLOSED = "closed"
 
+# The kinds of settings that a server can read again while it runs. Each is replaced as a whole, or not at all.
+# it can be read, and its settings are possible
+SETTINGS_FILE = "configurationFile"
+SETTINGS_TOKENS = "tokens"
+SETTINGS_CERTIFICATES = "certificates"
+SETTINGS_LIMITS = "limits"
+SETTINGS_LOG_LEVEL = "logLevel"
+
 # DeniedNetwork is the Syscall of a DenialFact about a system call that would use the network.
 DENIED_NETWORK = "network"
 
