@@ -33,6 +33,43 @@ func linked(t *testing.T) (gateway, host *link.Link) {
 	return gateway, host
 }
 
+// A host gets what a client sends as it was sent, whatever the size of the pieces. Nothing above the link would notice a piece that is sent twice: the
+// server would end the connection, and the client resume its session.
+func TestHostGetsWhatTheClientSends(t *testing.T) {
+	toHost, host := linked(t)
+	var want []byte
+	sizes := []int{1, 4095, 4096, 4097, 3, upSize - 1, upSize, upSize + 1, 8192, 2, 5 * upSize}
+	for i, size := range sizes {
+		piece := make([]byte, size)
+		for at := range piece {
+			piece[at] = byte(at*7 + at>>8 + i)
+		}
+		want = append(want, piece...)
+	}
+	near, conn := net.Pipe()
+	c := &client{gateway: &Gateway{}, stream: rpc.NewWebSocket(conn, nil), conn: conn, log: slog.New(slog.DiscardHandler), link: hostLink{Link: toHost}}
+	spliced := make(chan struct{})
+	go func() { // ends with the link
+		defer close(spliced)
+		c.splice(context.Background())
+	}()
+	go func() { // ends with the connection
+		defer near.Close()
+		for left := want; len(sizes) > 0; sizes = sizes[1:] {
+			if _, err := near.Write(left[:sizes[0]]); err != nil {
+				t.Error(err)
+			}
+			left = left[sizes[0]:]
+		}
+	}()
+	got, err := io.ReadAll(host)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the host gets %d bytes, not the %d that were sent; %v", len(got), len(want), err)
+	}
+	host.Close()
+	<-spliced
+}
+
 // A client that reads slowly gets everything up to the end of the link, also if it sends something after that.
 func TestLastBytesReachASlowClient(t *testing.T) {
 	toHost, host := linked(t)
