@@ -153,6 +153,9 @@ func openDescriptors() int {
 // Load is how many sessions the server has, and how many of their processes have not exited.
 func (s *Server) Load() (sessions, running int) { return s.sessions.Load() }
 
+// SessionIDs are the ids of all sessions, also of those that are set aside. They are secrets.
+func (s *Server) SessionIDs() []string { return s.sessions.IDs() }
+
 // Sandbox says which backend confines commands here, see confine.Confiner.Verdict.
 func (s *Server) Sandbox() string { return s.confiner.Verdict() }
 

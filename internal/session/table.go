@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -194,6 +195,13 @@ func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.sessions)
+}
+
+// IDs are the secret ids of all sessions, also of those that are set aside.
+func (t *Table) IDs() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Keys(t.sessions)), maps.Keys(t.aside))
 }
 
 // Load is how many sessions there are, and how many of their processes have not exited. While sessions are being restored, some processes

@@ -26,23 +26,22 @@ type leaseRequest struct {
 	Host    fleet.Host `json:"host"`
 	Release bool       `json:"release,omitempty"` // the host gives its name back
 
-	// Ended are sessions of the host whose records are to be removed. The lease is not written then, except by older gateways.
-	Ended []EndedSession `json:"ended,omitempty"`
+	// Ended are the keys of sessions of the host whose records are to be removed. RecordsFrom asks for the records of its sessions from this
+	// number on; 0: it does not. With either, the lease is not written.
+	Ended       []string `json:"ended,omitempty"`
+	RecordsFrom uint64   `json:"recordsFrom,omitempty"`
 }
 
-// An EndedSession is a session that a host does not have any more.
-type EndedSession struct {
-	Key   string `json:"key"`
-	Epoch uint64 `json:"epoch"` // of the newest link that the host has accepted
-}
-
-// MaxEnded is how many EndedSessions one message tells.
+// MaxEnded is how many sessions that have ended one message tells.
 const MaxEnded = 128
 
 // A leaseAnswer is the answer to it.
 type leaseAnswer struct {
 	Taken bool   `json:"taken,omitempty"`
 	Error string `json:"error,omitempty"`
+
+	Records []string `json:"records,omitempty"` // keys of sessions of the host
+	Next    uint64   `json:"next,omitempty"`    // where the next ones begin; 0: there are none
 }
 
 // A Lease is the right of an executor to its name.
@@ -52,7 +51,7 @@ type Lease struct{ bus *nats.Conn }
 // is the host to them.
 func Claim(ctx context.Context, bus *nats.Conn, h fleet.Host) (*Lease, error) {
 	l := &Lease{bus}
-	if err := ask(ctx, bus, leaseRequest{Host: h}); err != nil {
+	if _, err := ask(ctx, bus, leaseRequest{Host: h}); err != nil {
 		return nil, err
 	}
 	return l, l.beat(h)
@@ -60,7 +59,7 @@ func Claim(ctx context.Context, bus *nats.Conn, h fleet.Host) (*Lease, error) {
 
 // Renew renews the lease, and tells all gateways that the host is reachable. They are told even if the lease cannot be written now.
 func (l *Lease) Renew(ctx context.Context, h fleet.Host) error {
-	err := ask(ctx, l.bus, leaseRequest{Host: h})
+	_, err := ask(ctx, l.bus, leaseRequest{Host: h})
 	if errors.Is(err, ErrNameTaken) {
 		return err
 	}
@@ -70,13 +69,22 @@ func (l *Lease) Renew(ctx context.Context, h fleet.Host) error {
 // Release gives the name back, and tells all gateways that the host has left.
 func (l *Lease) Release(ctx context.Context, h fleet.Host) error {
 	h.Leaving = true
-	return errors.Join(l.beat(h), ask(ctx, l.bus, leaseRequest{Host: h, Release: true}))
+	err := l.beat(h)
+	_, released := ask(ctx, l.bus, leaseRequest{Host: h, Release: true})
+	return errors.Join(err, released)
 }
 
-// RemoveEnded lets a gateway remove the records of sessions that the host h had. A record stays if another gateway has written it for a newer
-// link meanwhile. After an error it may be called again.
-func RemoveEnded(ctx context.Context, bus *nats.Conn, h fleet.Host, sessions []EndedSession) error {
-	return ask(ctx, bus, leaseRequest{Host: h, Ended: sessions})
+// RemoveEnded lets a gateway remove the records of sessions that the host h had, by their keys. After an error it may be called again.
+func RemoveEnded(ctx context.Context, bus *nats.Conn, h fleet.Host, keys []string) error {
+	_, err := ask(ctx, bus, leaseRequest{Host: h, Ended: keys})
+	return err
+}
+
+// Records returns the keys of some sessions of the host h that have records, from a number on; the first is 1. next is where the following
+// ones begin; 0: there are none.
+func Records(ctx context.Context, bus *nats.Conn, h fleet.Host, from uint64) (keys []string, next uint64, err error) {
+	a, err := ask(ctx, bus, leaseRequest{Host: h, RecordsFrom: from})
+	return a.Records, a.Next, err
 }
 
 // beat tells all gateways how the host is.
@@ -89,32 +97,31 @@ func (l *Lease) beat(h fleet.Host) error {
 }
 
 // ask sends a request of a host to one of the gateways.
-func ask(ctx context.Context, bus *nats.Conn, r leaseRequest) error {
+func ask(ctx context.Context, bus *nats.Conn, r leaseRequest) (a leaseAnswer, err error) {
 	text, err := json.Marshal(r)
 	if err != nil {
-		return err
+		return a, err
 	}
 	if len(text) > maxLease {
-		return fmt.Errorf("the description of the host has %d bytes: the limit is %d", len(text), maxLease)
+		return a, fmt.Errorf("the description of the host has %d bytes: the limit is %d", len(text), maxLease)
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaseTime)
 	defer cancel()
 	m, err := bus.RequestWithContext(ctx, fleet.LeaseSubject(r.Host.Name), text)
 	if errors.Is(err, nats.ErrNoResponders) {
-		return &Unavailable{"no gateway is connected to the hub"}
+		return a, &Unavailable{"no gateway is connected to the hub"}
 	}
 	if err != nil {
-		return &Unavailable{"no gateway answers: " + err.Error()}
+		return a, &Unavailable{"no gateway answers: " + err.Error()}
 	}
-	var a leaseAnswer
 	if err := json.Unmarshal(m.Data, &a); err != nil {
-		return fmt.Errorf("the answer of a gateway cannot be read: %w", err)
+		return a, fmt.Errorf("the answer of a gateway cannot be read: %w", err)
 	}
 	switch {
 	case a.Taken:
-		return ErrNameTaken
+		return a, ErrNameTaken
 	case a.Error != "":
-		return &Unavailable{a.Error}
+		return a, &Unavailable{a.Error}
 	}
-	return nil
+	return a, nil
 }

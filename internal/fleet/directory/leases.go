@@ -20,6 +20,10 @@ const (
 	// parallelLeases is how many leases one gateway writes at a time.
 	parallelLeases = 64
 
+	// parallelPages is how many pages of records one gateway reads for hosts at a time. Hosts that ask for others meanwhile ask again later: they
+	// must not hold up the leases.
+	parallelPages = 4
+
 	// maxWaiting is how many requests about leases wait at one gateway. Those above get no answer, and hosts ask again.
 	maxWaiting = 4096
 
@@ -27,11 +31,12 @@ const (
 	maxLeaseConflicts = 3
 )
 
-// A LeaseWriter writes the leases of hosts for them, and removes the records of their sessions that have ended.
+// A LeaseWriter writes the leases of hosts for them, and shows and removes the records of their sessions.
 type LeaseWriter struct {
 	bus      *nats.Conn
 	hosts    *bucket
 	sessions *Sessions
+	pages    slots.Slots
 	log      *slog.Logger
 }
 
@@ -42,7 +47,7 @@ func NewLeaseWriter(bus *nats.Conn, log *slog.Logger) (*LeaseWriter, error) {
 		return nil, err
 	}
 	sessions, err := NewSessions(bus)
-	return &LeaseWriter{bus, b, sessions, cmp.Or(log, discard)}, err
+	return &LeaseWriter{bus, b, sessions, slots.New(parallelPages), cmp.Or(log, discard)}, err
 }
 
 // Run answers hosts until ctx ends.
@@ -93,6 +98,8 @@ func (w *LeaseWriter) answer(ctx context.Context, m *nats.Msg) {
 	case err != nil:
 	case len(r.Ended) > 0:
 		err = w.removeEnded(ctx, name, r.Ended)
+	case r.RecordsFrom > 0:
+		a.Records, a.Next, err = w.records(ctx, name, r.RecordsFrom)
 	default:
 		err = w.write(ctx, r)
 	}
@@ -112,19 +119,28 @@ func (w *LeaseWriter) answer(ctx context.Context, m *nats.Msg) {
 }
 
 // removeEnded removes the records of sessions that a host had.
-func (w *LeaseWriter) removeEnded(ctx context.Context, host string, ended []EndedSession) error {
+func (w *LeaseWriter) removeEnded(ctx context.Context, host string, ended []string) error {
 	if len(ended) > MaxEnded {
 		return fmt.Errorf("%d sessions are too many for one message", len(ended))
 	}
-	for _, s := range ended {
-		if err := fleet.CheckSessionKey(s.Key); err != nil {
+	for _, key := range ended {
+		if err := fleet.CheckSessionKey(key); err != nil {
 			return err
 		}
-		if err := w.sessions.remove(ctx, s.Key, host, s.Epoch); err != nil {
+		if err := w.sessions.remove(ctx, key, host); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// records returns the keys of some sessions of a host that have records.
+func (w *LeaseWriter) records(ctx context.Context, host string, from uint64) ([]string, uint64, error) {
+	if !w.pages.TryTake() {
+		return nil, 0, errors.New("the gateway reads records for other hosts")
+	}
+	defer w.pages.Free()
+	return w.sessions.page(ctx, host, from)
 }
 
 // write writes or deletes a lease, if the name is free or the host's own.

@@ -104,9 +104,9 @@ func (s *Sessions) Keep(ctx context.Context, key string, v fleet.Session, ttl ti
 // removedTime is how long the directory remembers that a record was removed. The gateway of a client that leaves does not write it again then.
 const removedTime = time.Minute
 
-// remove removes the record of a session that has ended, if the session was on this host, and if no newer connection than that with this epoch
-// is recorded: the gateway of that connection is about to learn of the end, and may be about to write.
-func (s *Sessions) remove(ctx context.Context, key, host string, epoch uint64) error {
+// remove removes the record of a session that has ended, if the session was on this host. The epoch does not count: a gateway may have raised it for a
+// client that came too late, or has left before the host knew of it.
+func (s *Sessions) remove(ctx context.Context, key, host string) error {
 	for attempt := range maxConflicts {
 		e, err := s.records.get(ctx, key, attempt > 0)
 		if err == nil && e.value == nil && attempt == 0 {
@@ -116,7 +116,7 @@ func (s *Sessions) remove(ctx context.Context, key, host string, epoch uint64) e
 		switch {
 		case err != nil:
 			return err
-		case e.value == nil, json.Unmarshal(e.value, &v) != nil, v.Host != host, v.Epoch > epoch:
+		case e.value == nil, json.Unmarshal(e.value, &v) != nil, v.Host != host:
 			return nil
 		}
 		if _, err = s.records.put(ctx, key, nil, e.rev, removedTime); !errors.Is(err, ErrConflict) {
@@ -124,4 +124,19 @@ func (s *Sessions) remove(ctx context.Context, key, host string, epoch uint64) e
 		}
 	}
 	return &Unavailable{"gateways write the record of the session all the time"}
+}
+
+// page returns the keys of the sessions of a host among the records of one page, and where the next page begins; 0: there is none.
+func (s *Sessions) page(ctx context.Context, host string, from uint64) (own []string, next uint64, err error) {
+	err = s.records.retry(ctx, func() (err error) {
+		own = nil
+		next, err = s.records.page(ctx, from, func(e entry) {
+			var v fleet.Session
+			if json.Unmarshal(e.value, &v) == nil && v.Host == host {
+				own = append(own, e.key)
+			}
+		})
+		return err
+	})
+	return own, next, err
 }

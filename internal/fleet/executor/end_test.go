@@ -20,6 +20,7 @@ func (s unusedServer) ServeStream(context.Context, *rpc.WebSocket, server.Origin
 	return false
 }
 func (unusedServer) Load() (sessions, running int) { return 0, 0 }
+func (unusedServer) SessionIDs() []string          { return nil }
 func (unusedServer) Sandbox() string               { return "" }
 
 // A link that the bus delivers while the executor ends is not served: no goroutine outlives Run.

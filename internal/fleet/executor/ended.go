@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -25,21 +26,21 @@ type ended struct {
 	waiting wake.Signal
 
 	mu   sync.Mutex
-	list []directory.EndedSession
+	list []string // their keys
 }
 
 // add adds a session, unless too many wait.
-func (q *ended) add(s directory.EndedSession) {
+func (q *ended) add(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.list) < maxEnded {
-		q.list = append(q.list, s)
+		q.list = append(q.list, key)
 	}
 	q.waiting.Send()
 }
 
 // next returns the sessions that one message can tell. They stay in the queue until done is called.
-func (q *ended) next() []directory.EndedSession {
+func (q *ended) next() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Clone(q.list[:min(len(q.list), directory.MaxEnded)])
@@ -58,31 +59,79 @@ func (e *Executor) SessionEnded(id string) {
 }
 
 func (e *Executor) keyEnded(key string) {
-	if epoch, known := e.clients.over(key, time.Now()); known {
-		e.ended.add(directory.EndedSession{Key: key, Epoch: epoch})
+	if e.clients.over(key, time.Now()) {
+		e.ended.add(key)
 	}
 }
 
-// reportEnded lets gateways remove the records of sessions that have ended, until ctx ends.
+// reportEnded lets gateways remove the records of sessions that have ended, also of those that ended before this process began, until ctx ends.
 func (e *Executor) reportEnded(ctx context.Context) {
-	for {
+	select {
+	case <-e.joined:
+	case <-ctx.Done():
+		return
+	}
+	for next := uint64(1); next > 0 && ctx.Err() == nil; {
+		e.keepTrying(ctx, func(ctx context.Context) (err error) {
+			next, err = e.reviewRecords(ctx, next)
+			return errors.Join(err, e.removeRecords(ctx))
+		})
+	}
+	for ctx.Err() == nil {
+		e.keepTrying(ctx, e.removeRecords)
 		select {
 		case <-e.ended.waiting:
 		case <-ctx.Done():
-			return
-		}
-		for list := e.ended.next(); len(list) > 0; list = e.ended.next() {
-			err := directory.RemoveEnded(ctx, e.config.Bus, e.describe(), list)
-			if err == nil {
-				e.ended.done(len(list))
-				continue
-			}
-			e.log.Debug("the records of sessions that have ended are not removed yet", "err", err)
-			select {
-			case <-time.After(endedRetry):
-			case <-ctx.Done():
-				return
-			}
 		}
 	}
+}
+
+// keepTrying does something until it has no error, or ctx ends.
+func (e *Executor) keepTrying(ctx context.Context, do func(context.Context) error) {
+	for {
+		err := do(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		e.log.Debug("the records of sessions that have ended are not removed yet", "err", err)
+		select {
+		case <-time.After(endedRetry):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// removeRecords lets gateways remove the records of all sessions that wait for it.
+func (e *Executor) removeRecords(ctx context.Context) error {
+	for list := e.ended.next(); len(list) > 0; list = e.ended.next() {
+		if err := directory.RemoveEnded(ctx, e.config.Bus, e.describe(), list); err != nil {
+			return err
+		}
+		e.ended.done(len(list))
+	}
+	return nil
+}
+
+// reviewRecords looks at some records with the name of this host, from a number on, and returns where the next ones begin; 0: there are none. An earlier
+// process may have left those of sessions that have ended: they are removed. The others are remembered until their sessions end.
+func (e *Executor) reviewRecords(ctx context.Context, from uint64) (next uint64, err error) {
+	keys, next, err := directory.Records(ctx, e.config.Bus, e.describe(), from)
+	if err != nil {
+		return from, err
+	}
+	for _, key := range keys {
+		e.clients.recorded(key)
+	}
+	there := map[string]bool{}
+	if len(keys) > 0 { // a session that ends from here on is known to have a record
+		for _, id := range e.config.Server.SessionIDs() {
+			there[fleet.SessionKey(id)] = true
+		}
+	}
+	for _, key := range keys {
+		if !there[key] {
+			e.keyEnded(key)
+		}
+	}
+	return next, nil
 }

@@ -45,6 +45,8 @@ type Server interface {
 	ServeStream(ctx context.Context, stream *rpc.WebSocket, from server.Origin) (sessionOver bool)
 	// Load is how many sessions there are, and how many of their commands run.
 	Load() (sessions, running int)
+	// SessionIDs are the ids of all sessions that a client could resume, now or later.
+	SessionIDs() []string
 	// Sandbox is the backend that confines commands, "none" if they cannot be confined, or "" if that is not known yet.
 	Sandbox() string
 }
@@ -69,6 +71,7 @@ type Executor struct {
 	mux    *link.Mux
 	tasks  sync.WaitGroup // Run waits for them; grows only under mu, and before over
 	early  wake.Signal    // the next beat is due now
+	joined chan struct{}  // closed when Run has got the name
 
 	serving context.Context // ends when Run ends
 	clients clients
@@ -86,7 +89,7 @@ type Executor struct {
 func New(c Config) *Executor {
 	c.Host.Process = fleet.NewID()
 	c.ClaimPatience = cmp.Or(c.ClaimPatience, claimPatience)
-	e := &Executor{config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("host", c.Host.Name), early: wake.New()}
+	e := &Executor{config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("host", c.Host.Name), early: wake.New(), joined: make(chan struct{})}
 	e.ended.waiting = wake.New()
 	e.mux = link.NewMux(link.Config{Publish: c.Bus.Publish, MaxFrame: c.Bus.MaxPayload, MaxLinks: maxLinks, Accept: e.accept, Log: e.log})
 	return e
@@ -105,6 +108,9 @@ func (e *Executor) Run(ctx context.Context) error {
 	helpers.Go(func() { e.watchGateways(helping) })
 	helpers.Go(func() { e.reportEnded(helping) })
 	err := e.claim(ctx)
+	if err == nil && ctx.Err() == nil {
+		close(e.joined)
+	}
 	for err == nil && ctx.Err() == nil {
 		e.renew(ctx)
 		select {
@@ -126,7 +132,17 @@ func (e *Executor) Run(ctx context.Context) error {
 	e.mu.Unlock()
 	e.tasks.Wait()
 	helpers.Wait()
+	e.reportLast()
 	return err
+}
+
+// reportLast lets gateways remove the records of sessions that have ended with the server. The name need not be this executor's any more.
+func (e *Executor) reportLast() {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
+	defer cancel()
+	if err := e.removeRecords(ctx); err != nil {
+		e.log.Info("the records of sessions that have ended stay in the directory until the sessions would have expired", "err", err)
+	}
 }
 
 // begin runs a task that Run waits for. It reports false if Run has ended, or is about to.

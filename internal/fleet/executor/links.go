@@ -62,7 +62,7 @@ func (e *Executor) serve(c *client) {
 		Client: listen.Client{Peer: c.open.Peer, Principal: c.open.Principal, ReadOnly: c.open.ReadOnly, Admin: c.open.Admin}, Host: e.config.Host.Name,
 		Attached: func(id string, ttl time.Duration, resumed bool) {
 			key := fleet.SessionKey(id)
-			if !resumed {
+			if !resumed || c.open.Session == "" { // the directory does not know the session
 				e.clients.take(c, key, firstEpoch)
 			}
 			e.clients.lives(key)
@@ -96,7 +96,7 @@ type clients struct {
 
 // newest is the newest link of a session.
 type newest struct {
-	epoch  uint64
+	epoch  uint64    // 0: there was no link in this process
 	lives  bool      // the host has the session
 	client *client   // nil: the link has ended
 	ended  time.Time // if so, or if it does not live any more
@@ -105,10 +105,14 @@ type newest struct {
 func (s *clients) add(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.makeLocked()
+	s.all[c] = struct{}{}
+}
+
+func (s *clients) makeLocked() {
 	if s.all == nil {
 		s.all, s.sessions = map[*client]struct{}{}, map[string]*newest{}
 	}
-	s.all[c] = struct{}{}
 }
 
 // take makes c the newest client of a session, and returns the one before. It reports false if another link has the same epoch or
@@ -140,17 +144,27 @@ func (s *clients) lives(session string) {
 	}
 }
 
-// over notes that a session has ended, and returns the epoch of its newest link. known is false if it has never had one, or if that was in
-// an earlier process.
-func (s *clients) over(session string, now time.Time) (epoch uint64, known bool) {
+// recorded notes that a session has a record, perhaps of an earlier process. It is remembered until over is called.
+func (s *clients) recorded(session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.makeLocked()
+	if s.sessions[session] == nil {
+		s.sessions[session] = &newest{}
+	}
+	s.sessions[session].lives = true
+}
+
+// over notes that a session has ended, and reports whether it may have a record: it has had a link, or was recorded.
+func (s *clients) over(session string, now time.Time) (known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.sessions[session]
 	if n == nil || !n.lives {
-		return 0, false
+		return false
 	}
 	n.lives, n.ended = false, now
-	return n.epoch, true
+	return true
 }
 
 // heldBy returns the keys of sessions that a client is or was the newest client of.

@@ -43,7 +43,7 @@ type client struct {
 	record *record // of its session; nil: not known yet. The lock of the gateway guards it, once there is a link
 	frames boundary
 
-	attachedOnce bool // the host has given the session to this connection
+	attachedOnce bool // the host has given the session to this connection; the lock of the gateway guards it, once there is a link
 }
 
 // A hostLink is a link to a host.

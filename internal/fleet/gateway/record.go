@@ -53,6 +53,8 @@ func (g *Gateway) attach(ctx context.Context, c *client, a fleet.Attached) error
 	switch r := c.record; {
 	case r == nil:
 	case r.key == a.Session:
+		g.mu.Lock()
+		defer g.mu.Unlock()
 		c.attachedOnce = true
 		return nil
 	case c.attachedOnce:
@@ -128,9 +130,9 @@ func (g *Gateway) renewRecords(ctx context.Context) {
 	free := slots.New(parallelWrites)
 	for _, c := range g.linked() {
 		g.mu.Lock()
-		r := c.record
+		r, has := c.record, c.attachedOnce
 		g.mu.Unlock()
-		if r == nil || !r.isOld() || free.Take(ctx) != nil {
+		if !has || !r.isOld() || free.Take(ctx) != nil {
 			continue
 		}
 		writing.Go(func() {
