@@ -20,7 +20,7 @@ PLAIN := docs examples schema $(addprefix internal/,codexhome confine/explain fl
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit test-plain test-cli test-conformance test-interop test-console test-clients test-release release release-check screenshots interop record soak model bench fuzz demos fleet-demo clean bubblewrap websockets sshd schema
+.PHONY: help build run test check test-unit test-plain test-cli test-conformance test-interop test-console test-clients test-release release release-check screenshots interop record soak model bench fuzz demo through-cuts fleet-demo clean bubblewrap websockets sshd schema
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,9 +80,9 @@ test-clients: websockets ## the clients in Go, Python and TypeScript, with one s
 	@scripts/build-typescript
 	go test -vet=off -timeout $(TIMEOUT) ./clients/conformance
 
-test-release: ## the files of a release, made of a tiny program; install.sh
-	go -C tools vet ./release
-	go -C tools test -vet=off -timeout $(TIMEOUT) ./release
+test-release: ## the files of a release, made of a tiny program; install.sh; the drawing of the README's picture
+	go -C tools vet ./release ./picture
+	go -C tools test -vet=off -timeout $(TIMEOUT) ./release ./picture
 
 release: ## all files of a release for six platforms, in dist; sends nothing anywhere
 	@scripts/release dist
@@ -121,8 +121,11 @@ bench: build ## benchmarks of the hot paths, then end to end beside the referenc
 fuzz: ## run each fuzz target for FUZZTIME=10s
 	@scripts/fuzz $(FUZZTIME)
 
-demos: ## copy gigabytes, run a build and an editor through cut connections; takes minutes
-	@for demo in scripts/pipe-through-cuts scripts/build-through-cuts scripts/cp-through-cuts scripts/editor-through-a-cut; do $$demo || exit 1; done
+demo: build ## record the moving picture of the README again, docs/demo.svg
+	@scripts/demo
+
+through-cuts: ## copy gigabytes, run a build and an editor through cut connections; takes minutes
+	@for script in scripts/pipe-through-cuts scripts/build-through-cuts scripts/cp-through-cuts scripts/editor-through-a-cut; do $$script || exit 1; done
 
 fleet-demo: build ## a hub, three executors and two gateways on loopback, until Ctrl-C
 	@scripts/fleet-demo
