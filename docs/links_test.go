@@ -14,7 +14,7 @@ import (
 // Addresses on the web are not checked.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	pages := []string{"../README.md", "../CHANGELOG.md"}
+	pages := []string{"../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md", "../SECURITY.md"}
 	for _, pattern := range []string{"*.md", "adr/*.md"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil {

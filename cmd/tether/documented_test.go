@@ -71,7 +71,7 @@ func addFlags(cmd *cobra.Command, flags map[string]bool) {
 	}
 }
 
-// documentation returns README.md and the pages in docs, by name.
+// documentation returns the pages beside README.md and those in docs, by name.
 func documentation(t *testing.T) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob("../../docs/*.md")
@@ -83,7 +83,7 @@ func documentation(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	pages := map[string]string{}
-	for _, name := range append(append(names, records...), "../../README.md") {
+	for _, name := range append(append(names, records...), "../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md") {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
