@@ -135,3 +135,30 @@ func TestAlerts(t *testing.T) {
 		t.Error("there are no alerts")
 	}
 }
+
+// fleet.md names each metric of gateways and hubs, and no others.
+func TestFleetMetrics(t *testing.T) {
+	t.Parallel()
+	known := documentedMetrics(t) // a gateway has some metrics of a server, too
+	for file, prefix := range map[string]string{"gateway/pages.go": "", "hub/metrics.go": "tether_hub_"} {
+		source, err := os.ReadFile("../internal/fleet/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`metric\("([a-z_]+)"`).FindAllStringSubmatch(string(source), -1)
+		if len(found) < 5 {
+			t.Errorf("internal/fleet/%s has only the metrics %v", file, found)
+		}
+		for _, name := range found {
+			known[prefix+name[1]] = true
+			if !strings.Contains(read(t, "fleet.md"), "`"+prefix+name[1]) {
+				t.Errorf("fleet.md does not name %s", prefix+name[1])
+			}
+		}
+	}
+	for _, name := range regexp.MustCompile("`tether_[a-z_]+").FindAllString(read(t, "fleet.md"), -1) {
+		if name = name[1:]; !known[name] {
+			t.Errorf("fleet.md: no program has the metric %s", name)
+		}
+	}
+}
