@@ -35,6 +35,11 @@ type Server struct {
 	TLSCA, TLSCert, TLSKey string
 }
 
+// fields returns the fields by their keys.
+func (s *Server) fields() map[string]*string {
+	return map[string]*string{"url": &s.URL, "token-file": &s.TokenFile, "tls-ca": &s.TLSCA, "tls-cert": &s.TLSCert, "tls-key": &s.TLSKey}
+}
+
 // A Setting is the value of a flag.
 type Setting struct {
 	Flag   string
@@ -98,7 +103,7 @@ func (f *File) takeServers(servers *toml.Table) error {
 			return fmt.Errorf("%s is a table: begin it with [%s]", where, where)
 		}
 		var s Server
-		fields := map[string]*string{"url": &s.URL, "token-file": &s.TokenFile, "tls-ca": &s.TLSCA, "tls-cert": &s.TLSCert, "tls-key": &s.TLSKey}
+		fields := s.fields()
 		for _, key := range table.Keys {
 			field := fields[key]
 			if field == nil {
