@@ -81,12 +81,17 @@ type PortCloseParams struct {
 // PortListParams asks for the TCP sockets on which processes wait for connections.
 type PortListParams struct {
 	SessionID *string `json:"sessionId,omitempty"` // public; nil: all sessions of the client's principal
+
+	// WaitMs asks for a version. If the list still has the version Seen, the answer waits for another one, at most that long.
+	WaitMs *uint64 `json:"waitMs,omitempty"`
+	Seen   *string `json:"seen,omitempty"`
 }
 
 // PortListResult answers tether/port/list.
 type PortListResult struct {
 	Listeners []PortListener `json:"listeners"`
 	Partial   bool           `json:"partial,omitempty" wire:"default"` // some may be missing: there are too many, or the system hides them
+	Version   string         `json:"version,omitempty" wire:"default"` // of the list, if it was asked for
 }
 
 // A PortListener is a TCP socket on which a process, or something that it has started, waits for connections.

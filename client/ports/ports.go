@@ -27,6 +27,10 @@ const (
 
 	// acceptPause is the time between attempts to accept after one has failed, for example because this program has too many open files.
 	acceptPause = 100 * time.Millisecond
+
+	// watchTime is how long the server may wait for a change of the list of ports, and watchPause the time between requests for it.
+	watchTime  = 30 * time.Second
+	watchPause = time.Second
 )
 
 // A Target is where connections are forwarded to.
@@ -116,6 +120,34 @@ func (f *Forwarder) Listeners(ctx context.Context, sessionID string) (Listeners,
 	var r wire.PortListResult
 	err := f.client.Call(ctx, client.Idempotent, wire.MethodPortList, params, &r)
 	return Listeners{r.Listeners, r.Partial}, err
+}
+
+// Watch calls changed with the listeners of the processes of a session, by its public id, or of all sessions if it is empty: at once, and whenever there are
+// others. The server looks for them once per second at most. Watch returns when the context ends or the session is lost.
+func (f *Forwarder) Watch(ctx context.Context, sessionID string, changed func(Listeners)) error {
+	if !f.client.Has(client.FeaturePortList) {
+		return fmt.Errorf("a list of ports that changes: %w", client.ErrUnsupported)
+	}
+	wait := uint64(watchTime.Milliseconds())
+	params := wire.PortListParams{WaitMs: &wait}
+	if sessionID != "" {
+		params.SessionID = &sessionID
+	}
+	for {
+		var r wire.PortListResult
+		if err := f.client.Call(ctx, client.Idempotent, wire.MethodPortList, params, &r); err != nil {
+			return err
+		}
+		if params.Seen == nil || *params.Seen != r.Version {
+			changed(Listeners{r.Listeners, r.Partial})
+		}
+		params.Seen = &r.Version
+		select {
+		case <-time.After(watchPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // Forward connects to the target and passes bytes on in both directions, until both have ended. It closes conn. If the target cannot be reached, or one of the

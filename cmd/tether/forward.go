@@ -25,6 +25,9 @@ import (
 // maxForwards is how many ports one command forwards.
 const maxForwards = 128
 
+// noForwarding is the message about a server without [client.FeaturePorts].
+const noForwarding = "the server does not forward ports: it was started with --forward none, or is not a tether server of this version"
+
 // A forwardSpec is an argument of `tether forward`.
 type forwardSpec struct {
 	text    string
@@ -155,7 +158,7 @@ func forwardPorts(ctx context.Context, cmd *cobra.Command, server *serverFlags, 
 	}
 	defer conn.end()
 	if !conn.Has(client.FeaturePorts) {
-		return errors.New("the server does not forward ports: it was started with --forward none, or is not a tether server of this version")
+		return errors.New(noForwarding)
 	}
 	for i := range f.listeners {
 		if err := f.listeners[i].resolve(ctx, conn); err != nil {
@@ -219,10 +222,7 @@ func targetOf(id, process string, list []wire.PortListener) (to ports.Target, er
 		if to.Port != 0 && to.Port != found.Port {
 			return to, fmt.Errorf("%s listens on several ports, %d and %d among them; name the port (see `tether ports`)", id, to.Port, found.Port)
 		}
-		to.Port = found.Port
-		if address, err := netip.ParseAddr(found.Address); err == nil && !address.IsUnspecified() {
-			to.Host = found.Address
-		}
+		to = targetAt(found)
 	}
 	switch {
 	case to.Port != 0:
@@ -233,22 +233,49 @@ func targetOf(id, process string, list []wire.PortListener) (to ports.Target, er
 	return to, fmt.Errorf("%s listens on no port", id)
 }
 
-// listen listens for one argument on both addresses of loopback. A machine without IPv6 has only one.
+// targetAt returns where connections to a listener go.
+func targetAt(l wire.PortListener) ports.Target {
+	to := ports.Target{Port: l.Port}
+	if address, err := netip.ParseAddr(l.Address); err == nil && !address.IsUnspecified() {
+		to.Host = l.Address
+	}
+	return to
+}
+
+// listen listens for one argument.
 func (f *forwarder) listen(ctx context.Context, s *forwardSpec) error {
-	port := s.local
+	list, err := listenOnLoopback(ctx, s.local)
+	if err != nil {
+		return s.cannotListen(err)
+	}
+	for _, l := range list {
+		f.listeners = append(f.listeners, forwardListener{l, s.to, s.process})
+	}
+	return nil
+}
+
+// listenOnLoopback listens on a port, or on any if it is 0, of both addresses of loopback. A machine without IPv6 has only one.
+func listenOnLoopback(ctx context.Context, port uint16) (list []net.Listener, err error) {
+	any := port == 0
 	for i, host := range []string{"127.0.0.1", "::1"} {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
 		switch {
 		case err == nil:
-		case i == 1 && (s.local == 0 || !errors.Is(err, syscall.EADDRINUSE)):
-			return nil
+		case i == 1 && (any || !errors.Is(err, syscall.EADDRINUSE)):
+			return list, nil
 		default:
-			return s.cannotListen(err)
+			closeAll(list)
+			return nil, err
 		}
-		port = uint16(l.Addr().(*net.TCPAddr).Port)
-		f.listeners = append(f.listeners, forwardListener{l, s.to, s.process})
+		list, port = append(list, l), uint16(l.Addr().(*net.TCPAddr).Port)
 	}
-	return nil
+	return list, nil
+}
+
+func closeAll(list []net.Listener) {
+	for _, l := range list {
+		l.Close()
+	}
 }
 
 // cannotListen says what to do when a port cannot be listened on.

@@ -198,6 +198,83 @@ func TestPorts(t *testing.T) {
 	b.tether(nil, "kill", "web")
 }
 
+// The port of a command is forwarded as soon as it listens there, through a cut, until it ends.
+func TestRunForwardsPorts(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		need.CannotRun(t, "there is no python3")
+	}
+	b := newTestEnv(t)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	line.On(cable.FromServer, cable.Answer(wire.MethodPortList).Times(1), cable.SeverBefore)
+	serve := "import socket,sys; s=socket.create_server(('127.0.0.1',0)); print(s.getsockname()[1], flush=True); c,_=s.accept(); c.sendall(b'found'); c.close(); sys.exit(7)"
+	cmd := b.command("run", "--url", line.URL(), "--forward-ports", "--", "sh", "-c", `"$0" -c "$1"; exit $?`, python, serve)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	port, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := ""
+	for messages := bufio.NewReader(stderr); address == ""; { // the outage may be reported, too
+		text, err := messages.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rest, found := strings.CutPrefix(text, "tether: port "+strings.TrimSpace(port)+" of the command is forwarded to http://"); found {
+			address = strings.TrimSpace(rest)
+		}
+	}
+	if address == "127.0.0.1:"+strings.TrimSpace(port) {
+		t.Errorf("%s is in use", address)
+	}
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if text, err := io.ReadAll(conn); string(text) != "found" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+}
+
+// Without a server that forwards, --forward-ports is an error, and no command is started.
+func TestRunForwardsPortsMistakes(t *testing.T) {
+	t.Parallel()
+	b := newTestEnv(t)
+	none := tethertest.StartServer(t, server.Config{Forward: ports.Nowhere}).URL
+	for _, try := range []struct {
+		want string
+		args []string
+	}{
+		{"needs a server", nil},
+		{"--forward none", []string{"--url", none}},
+		{"cannot be used with --detach", []string{"--url", none, "--detach"}},
+	} {
+		args := append(append([]string{"run", "--forward-ports"}, try.args...), "--", "echo", "started")
+		if got := b.tether(nil, args...); got.code != exitRefused || got.stdout != "" || !strings.Contains(got.stderr, try.want) {
+			t.Errorf("%v: %+v", try.args, got)
+		}
+	}
+}
+
 // startUntilAny starts a command, and returns its first line.
 func startUntilAny(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()

@@ -46,6 +46,7 @@ type runCommand struct {
 	explain bool // explain a denial, also if standard error is not a terminal
 	limits  limitFlags
 	stats   bool // print what the command has used
+	forward bool // forward the ports on which the command listens
 
 	argv          []string
 	stdin, stdout *os.File
@@ -72,6 +73,9 @@ func newRun(stdin, stdout *os.File) *cobra.Command {
 		Args:                  needCommand,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if r.forward && namesOnly {
+				return failed(withMCP.become("run --forward-ports", os.Args[1:]))
+			}
 			r.argv, r.stderr = args, cmd.ErrOrStderr()
 			return failed(r.run(cmd.Context()))
 		},
@@ -85,9 +89,10 @@ func newRun(stdin, stdout *os.File) *cobra.Command {
 	fs.BoolVarP(&r.detach, "detach", "d", false, "print the name of the command and leave it running; without an address\nit runs in a background server of this user, which is started if\nnecessary")
 	fs.BoolVarP(&r.openIn, "stdin", "i", false, "with --detach: keep standard input open for 'tether attach'")
 	fs.BoolVarP(&r.noInput, "no-stdin", "n", false, "do not read standard input; that of the command is empty")
+	fs.BoolVar(&r.forward, "forward-ports", false, "forward the ports on which the command listens from this machine,\nand print where")
 	defineExplainDenial(fs, &r.explain)
 	defineStats(fs, &r.stats)
-	group(fs, "Command", "tty", "timeout", "detach", "stdin", "no-stdin", explainDenial, showStats)
+	group(fs, "Command", "tty", "timeout", "detach", "stdin", "no-stdin", "forward-ports", explainDenial, showStats)
 	r.define(fs, "the command runs on this machine")
 	r.defineKeeping(fs)
 	onlyOnce(fs)
@@ -167,6 +172,11 @@ func (r *runCommand) run(ctx context.Context) (err error) {
 	if !conn.Has(client.FeatureHostPorts) {
 		refusals.WithoutPorts()
 	}
+	if r.forward {
+		if err := canForwardPorts(conn.Client); err != nil {
+			return err
+		}
+	}
 	p, err := r.start(starting, conn, session)
 	if err != nil {
 		return orSignal(starting, err)
@@ -186,6 +196,9 @@ func (r *runCommand) run(ctx context.Context) (err error) {
 	}
 	if conn.server.kind == kindEmbedded {
 		keys = nil // without a connection that can be lost, no escape key is needed
+	}
+	if r.forward {
+		defer forwardPortsOf(conn, p.ID(), session.Status)()
 	}
 	return r.stream(conn, p, session, keys, signals)
 }
@@ -208,6 +221,10 @@ func (r *runCommand) check() (keys *terminal.Escape, err error) {
 		return refuse("--explain-denial cannot be used with --detach: the command fails after tether has ended")
 	case r.stats && r.detach:
 		return refuse("--stats cannot be used with --detach: tether ends before the command does; `tether ps` shows what it has used")
+	case r.forward && r.detach:
+		return refuse("--forward-ports cannot be used with --detach: tether ends before the command does; `tether forward NAME` forwards its port")
+	case r.forward && !r.remote():
+		return refuse("--forward-ports needs a server; the ports of a command on this machine need not be forwarded")
 	case r.explain && r.sandbox.profile == "" && !r.sandbox.hosts.given():
 		return refuse("--explain-denial needs --sandbox; without a sandbox, nothing is denied")
 	case strings.ContainsFunc(r.name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):

@@ -6,6 +6,9 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/terminal"
 )
 
 func newPs(*os.File) *cobra.Command                   { return newSecond(namePs, shortPs) }
@@ -36,6 +39,10 @@ func newCompletion() *cobra.Command                   { return newSecond(aboutCo
 func newHub([]string, *os.File) *cobra.Command        { return newSecond(nameHub, shortHub) }
 func newGateway([]string, *os.File) *cobra.Command    { return newSecond(nameGateway, shortGateway) }
 func newHosts([]string, *os.File) *cobra.Command      { return newSecond(nameHosts, shortHosts) }
+
+// A command whose ports are to be forwarded runs in a companion.
+func canForwardPorts(*client.Client) error                                   { return nil }
+func forwardPortsOf(*connection, string, *terminal.StatusLine) (stop func()) { return func() {} }
 
 // namesOnly: of the commands in companions, this program has only the names.
 const namesOnly = true

@@ -46,7 +46,7 @@ var methods = map[string]*method{
 
 	wire.MethodPortOpen:  replying("ports", quick, (*request).openPort),
 	wire.MethodPortClose: returning("ports", quick, (*request).closePort),
-	wire.MethodPortList:  returning("ports", slow, (*request).listPorts).looking(),
+	wire.MethodPortList:  replying("ports", quick, (*request).listPorts).looking(),
 
 	wire.MethodProcessResize:       returning("exec", quick, (*request).resize),
 	wire.MethodProcessCloseStdin:   returning("exec", quick, (*request).closeStdin),

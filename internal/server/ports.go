@@ -1,6 +1,11 @@
 package server
 
 import (
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"time"
+
 	"github.com/tetherexec/tether/internal/audit"
 	"github.com/tetherexec/tether/internal/observe"
 	"github.com/tetherexec/tether/internal/ports"
@@ -70,8 +75,55 @@ func (r *request) closePort(p *wire.PortCloseParams) (wire.Empty, error) {
 	return wire.Empty{}, nil
 }
 
-// listPorts lists the listeners of processes.
-func (r *request) listPorts(p *wire.PortListParams) (result wire.PortListResult, err error) {
+// Limits of lists for which clients wait. After each look, a request pauses for a second, and for longer if looks take time, so that many requests
+// together use a small part of a processor.
+const (
+	maxPortWait    = 30 * time.Second
+	portPause      = time.Second
+	portPauseRatio = 20 // between a pause and the time of the look before it
+)
+
+// listPorts lists the listeners of processes, now or when the list differs from the one that the client has seen.
+func (r *request) listPorts(p *wire.PortListParams) error {
+	until := time.Now()
+	waits := p.WaitMs != nil && p.Seen != nil && r.conn.beginPoll()
+	if waits {
+		until = until.Add(time.Duration(min(*p.WaitMs, uint64(maxPortWait.Milliseconds()))) * time.Millisecond)
+	}
+	r.conn.tasks.Go(func() { // ends with the wait, or with the connection
+		result, err := r.awaitPorts(p, until)
+		if waits {
+			r.conn.polls.Add(-1)
+		}
+		if err != nil {
+			r.fail(err)
+			return
+		}
+		r.Reply(result)
+	})
+	return nil
+}
+
+// awaitPorts looks for listeners until their list has another version than the one that the client has seen.
+func (r *request) awaitPorts(p *wire.PortListParams, until time.Time) (wire.PortListResult, error) {
+	ended := r.conn.polling.ctx.Done()
+	for {
+		begin := time.Now()
+		result, err := r.lookForPorts(p)
+		pause := portPause + portPauseRatio*time.Since(begin)
+		if err != nil || p.Seen == nil || result.Version != *p.Seen || time.Until(until) < pause {
+			return result, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ended: // the client repeats the request on its next connection
+			return result, nil
+		}
+	}
+}
+
+// lookForPorts finds the listeners of this moment.
+func (r *request) lookForPorts(p *wire.PortListParams) (result wire.PortListResult, err error) {
 	list, err := r.processesOf(p.SessionID)
 	if err != nil {
 		return result, err
@@ -81,7 +133,9 @@ func (r *request) listPorts(p *wire.PortListParams) (result wire.PortListResult,
 	for i := range list {
 		children[i] = list[i].Child
 	}
+	r.conn.server.looking.Lock()
 	found, partial := observe.Listeners(children)
+	r.conn.server.looking.Unlock()
 	result.Partial = partial
 	for i := range list {
 		for _, l := range found[children[i]] {
@@ -91,7 +145,22 @@ func (r *request) listPorts(p *wire.PortListParams) (result wire.PortListResult,
 			})
 		}
 	}
+	if p.WaitMs != nil {
+		result.Version = portsVersion(result.Listeners)
+	}
 	return result, nil
+}
+
+var portsSeed = maphash.MakeSeed()
+
+// portsVersion is equal for lists with the same listeners, in whatever order.
+func portsVersion(list []wire.PortListener) string {
+	sum := uint64(len(list))
+	for _, l := range list {
+		l.PID, l.Name = 0, ""
+		sum += maphash.String(portsSeed, fmt.Sprint(l))
+	}
+	return strconv.FormatUint(sum, 36)
 }
 
 // peek takes bytes for a target directly from a message, without parsing it as a whole.

@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/internal/observe"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/need"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -182,4 +184,33 @@ func TestPortsOfOtherSessions(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); err == nil || err == io.EOF {
 		t.Errorf("after the end of the session: %v", err)
 	}
+}
+
+// A list of ports has a version if one is asked for. A client that has seen that version waits until there is another one, or its time is up, and a resume
+// ends its wait.
+func TestPortListVersions(t *testing.T) {
+	t.Parallel()
+	if !observe.HasListeners {
+		need.CannotRun(t, "this system does not show listeners")
+	}
+	s := tethertest.StartServer(t, server.Config{})
+	c := tethertest.Dial(t, s.URL)
+	hello := c.Handshake("")
+	var plain, list, again wire.PortListResult
+	c.Must(wire.MethodPortList, map[string]any{}, &plain)
+	c.Must(wire.MethodPortList, map[string]any{"waitMs": 0}, &list)
+	if plain.Version != "" || list.Version == "" {
+		t.Errorf("versions %q and %q", plain.Version, list.Version)
+	}
+	c.Must(wire.MethodPortList, map[string]any{"waitMs": 1 << 40, "seen": "another"}, &again)
+	if again.Version != list.Version {
+		t.Errorf("versions %q and %q", again.Version, list.Version)
+	}
+	c.Must(wire.MethodPortList, map[string]any{"waitMs": 1, "seen": list.Version}, &again)
+	if again.Version != list.Version {
+		t.Errorf("versions %q and %q", again.Version, list.Version)
+	}
+	c.Ask(wire.MethodPortList, map[string]any{"waitMs": 1 << 40, "seen": list.Version})
+	tethertest.Dial(t, s.URL).Handshake(hello.SessionID)
+	c.Ended() // with all of its requests
 }

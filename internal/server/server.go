@@ -54,6 +54,7 @@ type Server struct {
 	sessionEnd atomic.Pointer[func(id string)] // see OnSessionEnd; nil: nothing is told
 
 	working  atomic.Int64 // requests that may take time
+	looking  sync.Mutex   // one search for listeners at a time
 	draining drainState
 
 	closing context.Context // ends when Close begins
