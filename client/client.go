@@ -186,6 +186,7 @@ const (
 	FeatureConsole    = "console"
 	FeaturePorts      = "ports"
 	FeaturePortList   = "portList"
+	FeaturePortListen = "portListen"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

@@ -73,9 +73,11 @@ ERROR_UPLOAD_DIFFERS = "uploadDiffers"
 ERROR_DIGEST_MISMATCH = "digestMismatch"
 # the session has no such forwarded connection (any more)
 ERROR_UNKNOWN_PORT = "unknownPort"
-# the server does not forward to this target
+# the session has no such listener (any more)
+ERROR_UNKNOWN_LISTENER = "unknownListener"
+# the server does not forward to this target, or does not listen there
 ERROR_PORT_DENIED = "portDenied"
-# the target cannot be reached
+# the target cannot be reached, or the server cannot listen there
 ERROR_PORT_REFUSED = "portRefused"
 # the connection may only look; also for methods of the reference
 ERROR_READ_ONLY = "readOnly"
@@ -245,13 +247,17 @@ METHOD_NETWORK_POLICY_REQUEST = "network/policyRequest"
 NOTE_NETWORK_POLICY_DECISION = "network/policyDecision"
 
 # Methods of forwarded connections. A forwarded connection joins a TCP connection that the client has accepted with one that the server has made
-# to a target. It belongs to the session, and goes on after a lost connection between client and server.
+# to a target, or one that the server has accepted with one that the client makes. It belongs to the session, and goes on after a lost connection between client
+# and server.
 #
 # Each direction is a sequence of bytes with offsets from 0. The sender keeps the bytes that are not acknowledged, and sends no byte at or behind the limit of
 # the receiver.
 METHOD_PORT_OPEN = "tether/port/open"
 METHOD_PORT_CLOSE = "tether/port/close"
 METHOD_PORT_LIST = "tether/port/list"
+METHOD_PORT_LISTEN = "tether/port/listen"
+METHOD_PORT_ACCEPT = "tether/port/accept"
+METHOD_PORT_UNLISTEN = "tether/port/unlisten"
 # bytes for the target
 NOTE_PORT_WRITE = "tether/port/write"
 # the client has handed on bytes of the target
@@ -264,7 +270,7 @@ NOTE_PORT_ACKED = "tether/port/acked"
 NOTE_PORT_FAILED = "tether/port/failed"
 
 # Limits of forwarded connections.
-# bytes of a connectionId
+# bytes of a connectionId or a listenerId
 MAX_PORT_ID = 64
 # bytes of one message
 MAX_PORT_CHUNK = 65536
@@ -921,7 +927,7 @@ class ErrorObject(TypedDict):
     data: NotRequired["Any"]
 
 # ErrorReason is the reason of an error of a method under tether/, for programs.
-ErrorReason: TypeAlias = Literal["unknownProcess", "stdinClosed", "uploadDiffers", "digestMismatch", "unknownPort", "portDenied", "portRefused", "readOnly"]
+ErrorReason: TypeAlias = Literal["unknownProcess", "stdinClosed", "uploadDiffers", "digestMismatch", "unknownPort", "unknownListener", "portDenied", "portRefused", "readOnly"]
 
 
 class FileSystemPolicyRestricted(TypedDict):
@@ -1685,6 +1691,33 @@ class PolicyContext(TypedDict):
     workspaceRoots: NotRequired["list[PathURI]"]
 
 
+class PortAcceptParams(TypedDict):
+    """PortAcceptParams takes the next connection of a listener under an id, or continues it after a lost connection."""
+
+    listenerId: "str"
+
+    # see PortOpenParams
+    connectionId: "str"
+
+    # the client takes the bytes of the connection before this offset
+    limit: "int"
+
+    # see PortOpenParams
+    received: NotRequired["int | None"]
+
+
+class PortAcceptResult(TypedDict):
+    """PortAcceptResult answers tether/port/accept when there is a connection."""
+
+    # see PortOpenResult
+    received: "int"
+
+    limit: "int"
+
+    # the address and port of the program that has connected
+    peer: "str"
+
+
 class PortAck(TypedDict):
     """PortAck is the notification tether/port/ack or tether/port/acked."""
 
@@ -1734,6 +1767,11 @@ class PortListParams(TypedDict):
     # public; absent: all sessions of the client's principal
     sessionId: NotRequired["str | None"]
 
+    # WaitMs asks for a version. If the list still has the version Seen, the answer waits for another one, at most that long.
+    waitMs: NotRequired["int | None"]
+
+    seen: NotRequired["str | None"]
+
 
 class PortListResult(TypedDict):
     """PortListResult answers tether/port/list."""
@@ -1742,6 +1780,31 @@ class PortListResult(TypedDict):
 
     # some may be missing: there are too many, or the system hides them
     partial: NotRequired["bool"]
+
+    # of the list, if it was asked for
+    version: NotRequired["str"]
+
+
+class PortListenParams(TypedDict):
+    """PortListenParams lets the server listen on its loopback for the client. If the listener exists already, because the answer was lost, the answer is the same."""
+
+    # 1 to 64 bytes that the client has not used before in the session
+    listenerId: "str"
+
+    # a loopback address; absent: 127.0.0.1, and ::1 if the server's machine has it
+    host: NotRequired["str | None"]
+
+    # 0: any free one
+    port: "int"
+
+
+class PortListenResult(TypedDict):
+    """PortListenResult answers tether/port/listen."""
+
+    # IP
+    addresses: "list[str]"
+
+    port: "int"
 
 
 class PortListener(TypedDict):
@@ -1793,6 +1856,12 @@ class PortOpenResult(TypedDict):
 
     # the server takes the bytes of the client before this offset
     limit: "int"
+
+
+class PortUnlistenParams(TypedDict):
+    """PortUnlistenParams ends a listener, not the connections that were taken. A listener that is not known has ended already."""
+
+    listenerId: "str"
 
 
 class ProcessClosed(TypedDict):
@@ -3125,6 +3194,9 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/port/open": ("client", PortOpenParams, PortOpenResult, "ports"),
     "tether/port/close": ("client", PortCloseParams, Empty, "ports"),
     "tether/port/list": ("client", PortListParams, PortListResult, "portList"),
+    "tether/port/listen": ("client", PortListenParams, PortListenResult, "portListen"),
+    "tether/port/accept": ("client", PortAcceptParams, PortAcceptResult, "portListen"),
+    "tether/port/unlisten": ("client", PortUnlistenParams, Empty, "portListen"),
     "tether/port/write": ("client", PortData, None, "ports"),
     "tether/port/ack": ("client", PortAck, None, "ports"),
     "tether/port/data": ("server", PortData, None, "ports"),

@@ -69,9 +69,11 @@ export const ErrorUploadDiffers = "uploadDiffers";
 export const ErrorDigestMismatch = "digestMismatch";
 /** the session has no such forwarded connection (any more) */
 export const ErrorUnknownPort = "unknownPort";
-/** the server does not forward to this target */
+/** the session has no such listener (any more) */
+export const ErrorUnknownListener = "unknownListener";
+/** the server does not forward to this target, or does not listen there */
 export const ErrorPortDenied = "portDenied";
-/** the target cannot be reached */
+/** the target cannot be reached, or the server cannot listen there */
 export const ErrorPortRefused = "portRefused";
 /** the connection may only look; also for methods of the reference */
 export const ErrorReadOnly = "readOnly";
@@ -247,13 +249,17 @@ export const MethodNetworkPolicyRequest = "network/policyRequest";
 export const NoteNetworkPolicyDecision = "network/policyDecision";
 
 // Methods of forwarded connections. A forwarded connection joins a TCP connection that the client has accepted with one that the server has made
-// to a target. It belongs to the session, and goes on after a lost connection between client and server.
+// to a target, or one that the server has accepted with one that the client makes. It belongs to the session, and goes on after a lost connection between client
+// and server.
 //
 // Each direction is a sequence of bytes with offsets from 0. The sender keeps the bytes that are not acknowledged, and sends no byte at or behind the limit of
 // the receiver.
 export const MethodPortOpen = "tether/port/open";
 export const MethodPortClose = "tether/port/close";
 export const MethodPortList = "tether/port/list";
+export const MethodPortListen = "tether/port/listen";
+export const MethodPortAccept = "tether/port/accept";
+export const MethodPortUnlisten = "tether/port/unlisten";
 /** bytes for the target */
 export const NotePortWrite = "tether/port/write";
 /** the client has handed on bytes of the target */
@@ -266,7 +272,7 @@ export const NotePortAcked = "tether/port/acked";
 export const NotePortFailed = "tether/port/failed";
 
 // Limits of forwarded connections.
-/** bytes of a connectionId */
+/** bytes of a connectionId or a listenerId */
 export const MaxPortID = 64;
 /** bytes of one message */
 export const MaxPortChunk = 65536;
@@ -809,8 +815,9 @@ export type ErrorReason =
   | "uploadDiffers" // the upload was opened with other parameters
   | "digestMismatch" // the bytes that arrived do not have the digest of the commit
   | "unknownPort" // the session has no such forwarded connection (any more)
-  | "portDenied" // the server does not forward to this target
-  | "portRefused" // the target cannot be reached
+  | "unknownListener" // the session has no such listener (any more)
+  | "portDenied" // the server does not forward to this target, or does not listen there
+  | "portRefused" // the target cannot be reached, or the server cannot listen there
   | "readOnly"; // the connection may only look; also for methods of the reference
 
 /**
@@ -1390,6 +1397,26 @@ export interface PolicyContext {
   workspaceRoots?: PathURI[];
 }
 
+/** PortAcceptParams takes the next connection of a listener under an id, or continues it after a lost connection. */
+export interface PortAcceptParams {
+  listenerId: string;
+  /** see PortOpenParams */
+  connectionId: string;
+  /** the client takes the bytes of the connection before this offset */
+  limit: number;
+  /** see PortOpenParams */
+  received?: number | null;
+}
+
+/** PortAcceptResult answers tether/port/accept when there is a connection. */
+export interface PortAcceptResult {
+  /** see PortOpenResult */
+  received: number;
+  limit: number;
+  /** the address and port of the program that has connected */
+  peer: string;
+}
+
 /** PortAck is the notification tether/port/ack or tether/port/acked. */
 export interface PortAck {
   connectionId: string;
@@ -1426,6 +1453,9 @@ export interface PortFailed {
 export interface PortListParams {
   /** public; absent: all sessions of the client's principal */
   sessionId?: string | null;
+  /** WaitMs asks for a version. If the list still has the version Seen, the answer waits for another one, at most that long. */
+  waitMs?: number | null;
+  seen?: string | null;
 }
 
 /** PortListResult answers tether/port/list. */
@@ -1433,6 +1463,25 @@ export interface PortListResult {
   listeners: PortListener[];
   /** some may be missing: there are too many, or the system hides them */
   partial?: boolean;
+  /** of the list, if it was asked for */
+  version?: string;
+}
+
+/** PortListenParams lets the server listen on its loopback for the client. If the listener exists already, because the answer was lost, the answer is the same. */
+export interface PortListenParams {
+  /** 1 to 64 bytes that the client has not used before in the session */
+  listenerId: string;
+  /** a loopback address; absent: 127.0.0.1, and ::1 if the server's machine has it */
+  host?: string | null;
+  /** 0: any free one */
+  port: number;
+}
+
+/** PortListenResult answers tether/port/listen. */
+export interface PortListenResult {
+  /** IP */
+  addresses: string[];
+  port: number;
 }
 
 /** A PortListener is a TCP socket on which a process, or something that it has started, waits for connections. */
@@ -1472,6 +1521,11 @@ export interface PortOpenResult {
   received: number;
   /** the server takes the bytes of the client before this offset */
   limit: number;
+}
+
+/** PortUnlistenParams ends a listener, not the connections that were taken. A listener that is not known has ended already. */
+export interface PortUnlistenParams {
+  listenerId: string;
 }
 
 /** ProcessClosed is the notification process/closed. */
@@ -2530,6 +2584,12 @@ export interface ExecRequests {
   "tether/port/close": { params: PortCloseParams; result: Empty };
   /** Lists the TCP sockets on which processes wait for connections. Feature: portList. */
   "tether/port/list": { params: PortListParams; result: PortListResult };
+  /** Listens on a port of the server's machine for the client. Feature: portListen. */
+  "tether/port/listen": { params: PortListenParams; result: PortListenResult };
+  /** Takes the next connection to such a port, or continues a forwarded connection. Feature: portListen. */
+  "tether/port/accept": { params: PortAcceptParams; result: PortAcceptResult };
+  /** Stops to listen on such a port. Feature: portListen. */
+  "tether/port/unlisten": { params: PortUnlistenParams; result: Empty };
   /** Changes the size of a process's terminal. Feature: resize. */
   "tether/process/resize": { params: ResizeParams; result: Empty };
   /** Ends the standard input of a process after all earlier writes. Feature: closeStdin. */

@@ -21,14 +21,15 @@ const (
 // Reasons of errors of methods under tether/, for programs: the member "reason" of the error's data.
 // They are never changed. For an error without a reason, the code is enough.
 const (
-	ErrorUnknownProcess = "unknownProcess" // the session has no such process
-	ErrorStdinClosed    = "stdinClosed"    // the process takes no more input
-	ErrorUploadDiffers  = "uploadDiffers"  // the upload was opened with other parameters
-	ErrorDigestMismatch = "digestMismatch" // the bytes that arrived do not have the digest of the commit
-	ErrorUnknownPort    = "unknownPort"    // the session has no such forwarded connection (any more)
-	ErrorPortDenied     = "portDenied"     // the server does not forward to this target
-	ErrorPortRefused    = "portRefused"    // the target cannot be reached
-	ErrorReadOnly       = "readOnly"       // the connection may only look; also for methods of the reference
+	ErrorUnknownProcess  = "unknownProcess"  // the session has no such process
+	ErrorStdinClosed     = "stdinClosed"     // the process takes no more input
+	ErrorUploadDiffers   = "uploadDiffers"   // the upload was opened with other parameters
+	ErrorDigestMismatch  = "digestMismatch"  // the bytes that arrived do not have the digest of the commit
+	ErrorUnknownPort     = "unknownPort"     // the session has no such forwarded connection (any more)
+	ErrorUnknownListener = "unknownListener" // the session has no such listener (any more)
+	ErrorPortDenied      = "portDenied"      // the server does not forward to this target, or does not listen there
+	ErrorPortRefused     = "portRefused"     // the target cannot be reached, or the server cannot listen there
+	ErrorReadOnly        = "readOnly"        // the connection may only look; also for methods of the reference
 )
 
 // ReasonResumed is the reason of a server that closes a connection because another connection

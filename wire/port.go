@@ -6,7 +6,8 @@ import (
 )
 
 // Methods of forwarded connections. A forwarded connection joins a TCP connection that the client has accepted with one that the server has made
-// to a target. It belongs to the session, and goes on after a lost connection between client and server.
+// to a target, or one that the server has accepted with one that the client makes. It belongs to the session, and goes on after a lost connection between client
+// and server.
 //
 // Each direction is a sequence of bytes with offsets from 0. The sender keeps the bytes that are not acknowledged, and sends no byte at or behind the limit of
 // the receiver.
@@ -14,6 +15,10 @@ const (
 	MethodPortOpen  = "tether/port/open"
 	MethodPortClose = "tether/port/close"
 	MethodPortList  = "tether/port/list"
+
+	MethodPortListen   = "tether/port/listen"
+	MethodPortAccept   = "tether/port/accept"
+	MethodPortUnlisten = "tether/port/unlisten"
 
 	NotePortWrite = "tether/port/write" // bytes for the target
 	NotePortAck   = "tether/port/ack"   // the client has handed on bytes of the target
@@ -25,7 +30,7 @@ const (
 
 // Limits of forwarded connections.
 const (
-	MaxPortID    = 64       // bytes of a connectionId
+	MaxPortID    = 64       // bytes of a connectionId or a listenerId
 	MaxPortChunk = 64 << 10 // bytes of one message
 
 	// PortAckEvery is how many bytes a receiver may have handed on without having acknowledged them. A sender that keeps fewer than twice as many
@@ -49,6 +54,40 @@ type PortOpenParams struct {
 type PortOpenResult struct {
 	Received uint64 `json:"received"` // the server has all bytes of the client before this offset: continue here
 	Limit    uint64 `json:"limit"`    // the server takes the bytes of the client before this offset
+}
+
+// PortListenParams lets the server listen on its loopback for the client. If the listener exists already, because the answer was lost, the answer is the same.
+type PortListenParams struct {
+	ListenerID string  `json:"listenerId"`     // 1 to 64 bytes that the client has not used before in the session
+	Host       *string `json:"host,omitempty"` // a loopback address; nil: 127.0.0.1, and ::1 if the server's machine has it
+	Port       uint16  `json:"port"`           // 0: any free one
+}
+
+// PortListenResult answers tether/port/listen.
+type PortListenResult struct {
+	Addresses []string `json:"addresses"` // IP
+	Port      uint16   `json:"port"`
+}
+
+// PortAcceptParams takes the next connection of a listener under an id, or continues it after a lost connection.
+type PortAcceptParams struct {
+	ListenerID   string `json:"listenerId"`
+	ConnectionID string `json:"connectionId"` // see PortOpenParams
+	Limit        uint64 `json:"limit"`        // the client takes the bytes of the connection before this offset
+
+	Received *uint64 `json:"received,omitempty"` // see PortOpenParams
+}
+
+// PortAcceptResult answers tether/port/accept when there is a connection.
+type PortAcceptResult struct {
+	Received uint64 `json:"received"` // see PortOpenResult
+	Limit    uint64 `json:"limit"`
+	Peer     string `json:"peer"` // the address and port of the program that has connected
+}
+
+// PortUnlistenParams ends a listener, not the connections that were taken. A listener that is not known has ended already.
+type PortUnlistenParams struct {
+	ListenerID string `json:"listenerId"`
 }
 
 // PortData is the notification tether/port/write or tether/port/data. Bytes that have arrived before are ignored.

@@ -1,6 +1,7 @@
 package ports
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,48 +158,79 @@ func (f *Forwarder) Forward(ctx context.Context, conn net.Conn, target Target) e
 		conn.Close()
 		return fmt.Errorf("forwarding of ports: %w", client.ErrUnsupported)
 	}
-	r := &forwarding{f: f, pipe: ports.NewClientPipe(f.client.NewID(), conn), target: target}
-	f.pipes.add(r.pipe)
-	defer f.pipes.remove(r.pipe)
-	err := f.client.Through(ctx, client.Idempotent, func(l *client.Link) error { return r.on(ctx, l) })
+	r := f.begin(conn)
+	r.request = func(ctx context.Context, l *client.Link, limit uint64, received *uint64) (at state, err error) {
+		params := wire.PortOpenParams{ConnectionID: r.pipe.ID, Port: target.Port, Limit: limit, Received: received}
+		if target.Host != "" {
+			params.Host = &target.Host
+		}
+		if err := f.pipes.opening.Take(ctx); err != nil {
+			return at, err
+		}
+		defer f.pipes.opening.Free()
+		var result wire.PortOpenResult
+		err = l.Call(ctx, wire.MethodPortOpen, params, &result)
+		return state(result), err
+	}
+	r.run = func(context.Context) error {
+		r.pipe.Run()
+		return nil
+	}
+	return r.forward(ctx)
+}
+
+// begin returns a forwarding whose request and run are still to be set.
+func (f *Forwarder) begin(conn net.Conn) *forwarding {
+	return &forwarding{f: f, pipe: ports.NewClientPipe(f.client.NewID(), conn)}
+}
+
+// A forwarding is the work for one forwarded connection.
+type forwarding struct {
+	f    *Forwarder
+	pipe *ports.Pipe
+
+	// request opens the connection, or continues it if received is not nil. limit and received are those of this end.
+	request func(ctx context.Context, l *client.Link, limit uint64, received *uint64) (state, error)
+	// run runs the pipe, once it is open, until it ends.
+	run func(context.Context) error
+
+	opened  bool
+	running sync.WaitGroup
+	failed  error // the result of run
+}
+
+// A state is what the server's end has and takes.
+type state struct{ Received, Limit uint64 }
+
+// forward passes bytes on until the connection has ended.
+func (r *forwarding) forward(ctx context.Context) error {
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.f.pipes.add(r.pipe)
+	defer r.f.pipes.remove(r.pipe)
+	err := r.f.client.Through(ctx, client.Idempotent, func(l *client.Link) error { return r.on(ctx, running, l) })
 	if err == nil {
 		err = r.pipe.Err()
 	}
 	r.pipe.Stop(err != nil)
+	cancel()
 	r.running.Wait()
+	err = cmp.Or(err, r.failed)
 	if _, refused := errors.AsType[*client.ServerError](err); !refused || r.opened {
 		r.close(ctx, err != nil)
 	}
 	return err
 }
 
-// A forwarding is the work of one Forward.
-type forwarding struct {
-	f       *Forwarder
-	pipe    *ports.Pipe
-	target  Target
-	opened  bool
-	running sync.WaitGroup
-}
-
-// on opens the connection to the target on a connection of the client, or continues it there, and waits for the end of either.
-func (r *forwarding) on(ctx context.Context, l *client.Link) error {
-	pipes := r.f.pipes
-	lost := pipes.watch() // before the request: if l is lost already, that fails
+// on opens the connection on a connection of the client, or continues it there, and waits for the end of either.
+func (r *forwarding) on(ctx, running context.Context, l *client.Link) error {
+	lost := r.f.pipes.watch() // before the request: if l is lost already, that fails
 	received, limit := r.pipe.State()
-	params := wire.PortOpenParams{ConnectionID: r.pipe.ID, Port: r.target.Port, Limit: limit}
-	if r.target.Host != "" {
-		params.Host = &r.target.Host
+	has := &received
+	if !r.opened {
+		has = nil
 	}
-	if r.opened {
-		params.Received = &received
-	}
-	if err := pipes.opening.Take(ctx); err != nil {
-		return err
-	}
-	var at wire.PortOpenResult
-	err := l.Call(ctx, wire.MethodPortOpen, params, &at)
-	pipes.opening.Free()
+	at, err := r.request(ctx, l, limit, has)
 	if err != nil {
 		return err
 	}
@@ -208,7 +240,7 @@ func (r *forwarding) on(ctx context.Context, l *client.Link) error {
 	}
 	if !r.opened {
 		r.opened = true
-		r.running.Go(r.pipe.Run) // ends with the pipe; Forward waits for it
+		r.running.Go(func() { r.failed = r.run(running) }) // ends with the pipe; forward waits for it
 	}
 	start()
 	select {

@@ -86,13 +86,13 @@ func TestConfigDefaults(t *testing.T) {
 func TestConfigFromFlags(t *testing.T) {
 	t.Parallel()
 	listenCfg, cfg, _, err := configOf(t, "--listen wss://192.0.2.1:7 --concurrent-requests 18446744073709551615 --session-ttl 1m --session-ttl-max 2m "+
-		"--forward any --retain 1M --spool-limit 2M --spool-total 3M --state-dir d --tls-cert c --tls-key k --tls-client-ca a "+
+		"--forward any --forward-reverse loopback --retain 1M --spool-limit 2M --spool-total 3M --state-dir d --tls-cert c --tls-key k --tls-client-ca a "+
 		"--ws-auth signed-bearer-token --ws-shared-secret-file s --ws-issuer i --ws-audience u --ws-max-clock-skew-seconds 5")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if listenCfg.URL != "wss://192.0.2.1:7" || cfg.SessionTTL != time.Minute || cfg.SessionTTLMax != 2*time.Minute ||
-		cfg.Forward != ports.Any || cfg.Retain != 1<<20 || cfg.SpoolLimit != 2<<20 || cfg.SpoolTotal != 3<<20 || cfg.StateDir != "d" ||
+		cfg.Forward != ports.Any || cfg.ForwardReverse != ports.Loopback || cfg.Retain != 1<<20 || cfg.SpoolLimit != 2<<20 || cfg.SpoolTotal != 3<<20 || cfg.StateDir != "d" ||
 		listenCfg.TLS != (listen.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}) {
 		t.Errorf("got %+v", cfg)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/client/ports"
+	engine "github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
@@ -43,17 +44,11 @@ func parseForward(text string) (forwardSpec, error) {
 	if !two {
 		rest = local
 	}
-	remote := rest
-	if host, port, three := cutLast(rest, ':'); three {
-		remote = port
-		if s.to.Host = host; strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
-			s.to.Host = host[1 : len(host)-1]
-		}
-		if s.to.Host == "" || strings.Contains(s.to.Host, ":") != strings.HasPrefix(host, "[") {
-			return s, s.refuse("the host is a name or an address, and an IPv6 address is in brackets")
-		}
+	host, remote, err := splitHost(rest)
+	if err != nil {
+		return s, s.refuse(err.Error())
 	}
-	var err error
+	s.to.Host = host
 	isID := s.to.Host == "" && strings.IndexFunc(remote, unicode.IsLetter) >= 0
 	switch {
 	case isID && !two:
@@ -77,6 +72,21 @@ func (s *forwardSpec) refuse(why string) error {
 	return usageError{fmt.Errorf("%q: %s; expected PORT, LOCAL:PORT, LOCAL:HOST:PORT, ID or LOCAL:ID", s.text, why)}
 }
 
+// splitHost splits HOST:PORT, or PORT, for which the host is empty.
+func splitHost(text string) (host, port string, err error) {
+	before, port, two := cutLast(text, ':')
+	if !two {
+		return "", text, nil
+	}
+	if host = before; strings.HasPrefix(before, "[") && strings.HasSuffix(before, "]") {
+		host = before[1 : len(before)-1]
+	}
+	if host == "" || strings.Contains(host, ":") != strings.HasPrefix(before, "[") {
+		return "", "", errors.New("the host is a name or an address, and an IPv6 address is in brackets")
+	}
+	return host, port, nil
+}
+
 func cutLast(s string, sep byte) (before, after string, found bool) {
 	if i := strings.LastIndexByte(s, sep); i >= 0 {
 		return s[:i], s[i+1:], true
@@ -94,43 +104,61 @@ func parsePort(text string, zero bool) (uint16, error) {
 
 func newForward() *cobra.Command {
 	var server serverFlags
+	var reverse []string
 	cmd := &cobra.Command{
-		Use:   nameForward + " [flags] PORT...",
+		Use:   nameForward + " [flags] [PORT...]",
 		Short: shortForward,
 		Long: "Listen on ports of this machine, on loopback only, and forward each connection through the server.\n" +
 			"PORT is 5173 (the same port of the server's machine), 8080:80 (port 8080 here, 80 there) or\n" +
 			"8080:HOST:80 (another machine, which the server's --forward must allow). The local port 0 is any\n" +
 			"free one. ID or 8080:ID is the port on which a process listens, by its name in `tether ps` or\n" +
 			"SESSION/NAME.\n\n" +
+			"With --reverse, the server listens on loopback of its machine, and connections come to this one:\n" +
+			"--reverse 3000 to the same port, --reverse 8080:3000 from port 8080 there to port 3000 here, and\n" +
+			"--reverse 8080:HOST:3000 to another machine that this one reaches. An address of loopback may stand\n" +
+			"before the port. The server's --forward-reverse must allow it.\n\n" +
 			"Forwarded connections survive lost connections to the server. SIGINT and SIGTERM end them.",
 		Example: "  tether forward 5173\n" +
 			"  tether forward --url ssh://build 8080:80 5432\n" +
 			"  tether forward 0:db.internal:5432\n" +
-			"  tether forward 8080:web",
+			"  tether forward 8080:web\n" +
+			"  tether forward --reverse 9000:3000",
 		DisableFlagsInUseLine: true,
 		Args: func(_ *cobra.Command, args []string) error {
-			_, err := parseForwards(args)
+			_, _, err := parseAllForwards(args, reverse)
 			return err
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			specs, err := parseForwards(args)
+			specs, listeners, err := parseAllForwards(args, reverse)
 			if err != nil {
 				return err
 			}
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
-			return orSignal(ctx, forwardPorts(ctx, cmd, &server, specs))
+			return orSignal(ctx, forwardPorts(ctx, cmd, &server, specs, listeners))
 		},
 	}
-	cmd.Flags().SortFlags = false
-	server.define(cmd.Flags(), ownServer)
-	onlyOnce(cmd.Flags())
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringArrayVarP(&reverse, "reverse", "R", nil, "`PORT` on which the server listens and, behind a colon, where\nconnections to it go; can be repeated")
+	server.define(fs, ownServer)
+	onlyOnce(fs)
 	return cmd
 }
 
+func parseAllForwards(args, reverse []string) (specs []forwardSpec, listeners []reverseSpec, err error) {
+	if len(args)+len(reverse) == 0 {
+		return nil, nil, usageError{errors.New("a port is needed")}
+	}
+	if specs, err = parseForwards(args); err == nil {
+		listeners, err = parseReverses(reverse)
+	}
+	return specs, listeners, err
+}
+
 func parseForwards(args []string) (specs []forwardSpec, err error) {
-	if len(args) == 0 || len(args) > maxForwards {
-		return nil, usageError{fmt.Errorf("1 to %d ports are needed", maxForwards)}
+	if len(args) > maxForwards {
+		return nil, usageError{fmt.Errorf("at most %d ports can be forwarded", maxForwards)}
 	}
 	for _, arg := range args {
 		s, err := parseForward(arg)
@@ -143,7 +171,7 @@ func parseForwards(args []string) (specs []forwardSpec, err error) {
 }
 
 // forwardPorts listens and forwards until ctx ends or the session is lost.
-func forwardPorts(ctx context.Context, cmd *cobra.Command, server *serverFlags, specs []forwardSpec) error {
+func forwardPorts(ctx context.Context, cmd *cobra.Command, server *serverFlags, specs []forwardSpec, reverse []reverseSpec) error {
 	var f forwarder
 	defer f.close()
 	for i := range specs {
@@ -157,8 +185,11 @@ func forwardPorts(ctx context.Context, cmd *cobra.Command, server *serverFlags, 
 		return err
 	}
 	defer conn.end()
-	if !conn.Has(client.FeaturePorts) {
+	switch {
+	case len(specs) > 0 && !conn.Has(client.FeaturePorts):
 		return errors.New(noForwarding)
+	case len(reverse) > 0 && !conn.Has(client.FeaturePortListen):
+		return errors.New(noListening)
 	}
 	for i := range f.listeners {
 		if err := f.listeners[i].resolve(ctx, conn); err != nil {
@@ -170,6 +201,11 @@ func forwardPorts(ctx context.Context, cmd *cobra.Command, server *serverFlags, 
 	defer context.AfterFunc(conn.Lifetime(), func() { cancel(context.Cause(conn.Lifetime())) })()
 	forwarding := ports.Of(conn.Client)
 	var tasks sync.WaitGroup
+	if err := listenThere(serving, forwarding, reverse, status, &tasks); err != nil {
+		cancel(nil)
+		tasks.Wait()
+		return err
+	}
 	for _, l := range f.listeners {
 		tasks.Go(func() { // ends with serving
 			forwarding.Serve(serving, l, l.to, func(from net.Addr, err error) {
@@ -244,7 +280,7 @@ func targetAt(l wire.PortListener) ports.Target {
 
 // listen listens for one argument.
 func (f *forwarder) listen(ctx context.Context, s *forwardSpec) error {
-	list, err := listenOnLoopback(ctx, s.local)
+	list, err := engine.ListenLocal(ctx, s.local)
 	if err != nil {
 		return s.cannotListen(err)
 	}
@@ -252,30 +288,6 @@ func (f *forwarder) listen(ctx context.Context, s *forwardSpec) error {
 		f.listeners = append(f.listeners, forwardListener{l, s.to, s.process})
 	}
 	return nil
-}
-
-// listenOnLoopback listens on a port, or on any if it is 0, of both addresses of loopback. A machine without IPv6 has only one.
-func listenOnLoopback(ctx context.Context, port uint16) (list []net.Listener, err error) {
-	any := port == 0
-	for i, host := range []string{"127.0.0.1", "::1"} {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
-		switch {
-		case err == nil:
-		case i == 1 && (any || !errors.Is(err, syscall.EADDRINUSE)):
-			return list, nil
-		default:
-			closeAll(list)
-			return nil, err
-		}
-		list, port = append(list, l), uint16(l.Addr().(*net.TCPAddr).Port)
-	}
-	return list, nil
-}
-
-func closeAll(list []net.Listener) {
-	for _, l := range list {
-		l.Close()
-	}
 }
 
 // cannotListen says what to do when a port cannot be listened on.

@@ -275,6 +275,80 @@ func TestRunForwardsPortsMistakes(t *testing.T) {
 	}
 }
 
+// The server listens, and connections come here; also after the death of its worker, on the same port.
+func TestReverseForward(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }))
+	t.Cleanup(site.Close)
+	_, port, _ := net.SplitHostPort(site.Listener.Addr().String())
+	b := newTestEnv(t)
+	s := startKeeper(t, []string{hastyVariable + "=1"}, "--forward-reverse", "loopback")
+	cmd := b.command("forward", "--url", s.url, "--reverse", "127.0.0.1:0:"+port)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	messages := bufio.NewReader(stderr)
+	line, err := messages.ReadString('\n')
+	address, _, found := strings.Cut(strings.TrimPrefix(line, prefix), " of the server's machine is forwarded to localhost:"+port)
+	if err != nil || !found {
+		t.Fatalf("%q, %v", line, err)
+	}
+	browser := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	get := func() {
+		t.Helper()
+		resp, err := browser.Get("http://" + address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if text, err := io.ReadAll(resp.Body); string(text) != "here" || err != nil {
+			t.Errorf("%q, %v", text, err)
+		}
+	}
+	get()
+	s.killWorker(t)
+	for !strings.HasSuffix(line, "and listens again\n") {
+		if line, err = messages.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get()
+}
+
+// A wrong --reverse, or a server that does not listen, is an error.
+func TestReverseForwardMistakes(t *testing.T) {
+	t.Parallel()
+	b := newTestEnv(t)
+	for arg, want := range map[string]string{"0": `"0" is no port`, "web": "a port is missing", "80:": `"" is no port`, "80:0": `"0" is no port`, "[::1]": "a port is missing", "1:::1:80": "the host is"} {
+		if got := b.tether(nil, "forward", "--reverse", arg); got.code != exitUsage || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: %+v", arg, got)
+		}
+	}
+	for text, want := range map[string]string{
+		"3000": "localhost:3000 localhost:3000", "9000:3000": "localhost:9000 localhost:3000", "0:db:1": "localhost:0 db:1",
+		"[::1]:9000:[::2]:3000": "[::1]:9000 [::2]:3000", "127.0.0.2:9000": "127.0.0.2:9000 localhost:9000",
+	} {
+		if s, err := parseReverse(text); fmt.Sprint(s.at, " ", s.to) != want || err != nil {
+			t.Errorf("%s: %v, %v, %v", text, s.at, s.to, err)
+		}
+	}
+	url := tethertest.StartServer(t, server.Config{}).URL
+	if got := b.tether(nil, "forward", "--url", url, "--reverse", "0:80"); got.code != exitError || !strings.Contains(got.stderr, "--forward-reverse") {
+		t.Errorf("%+v", got)
+	}
+	if got := b.tether(nil, "forward"); got.code != exitUsage || !strings.Contains(got.stderr, "a port is needed") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // startUntilAny starts a command, and returns its first line.
 func startUntilAny(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()

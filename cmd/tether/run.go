@@ -89,7 +89,7 @@ func newRun(stdin, stdout *os.File) *cobra.Command {
 	fs.BoolVarP(&r.detach, "detach", "d", false, "print the name of the command and leave it running; without an address\nit runs in a background server of this user, which is started if\nnecessary")
 	fs.BoolVarP(&r.openIn, "stdin", "i", false, "with --detach: keep standard input open for 'tether attach'")
 	fs.BoolVarP(&r.noInput, "no-stdin", "n", false, "do not read standard input; that of the command is empty")
-	fs.BoolVar(&r.forward, "forward-ports", false, "forward the ports on which the command listens from this machine,\nand print where")
+	fs.BoolVar(&r.forward, "forward-ports", false, "forward the ports on which the command listens, and print where they\nare on this machine")
 	defineExplainDenial(fs, &r.explain)
 	defineStats(fs, &r.stats)
 	group(fs, "Command", "tty", "timeout", "detach", "stdin", "no-stdin", "forward-ports", explainDenial, showStats)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/client/ports"
+	engine "github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
@@ -68,9 +69,9 @@ func (p *commandPorts) forwardNew(ctx context.Context, found ports.Listeners) {
 
 // forward forwards one port, from the same port of this machine if that is free.
 func (p *commandPorts) forward(ctx context.Context, to ports.Target) {
-	list, err := listenOnLoopback(ctx, to.Port)
+	list, err := engine.ListenLocal(ctx, to.Port)
 	if err != nil {
-		list, err = listenOnLoopback(ctx, 0)
+		list, err = engine.ListenLocal(ctx, 0)
 	}
 	if err != nil {
 		p.status.Note(fmt.Sprintf("port %d of the command is not forwarded: %v", to.Port, cause(err)))

@@ -47,7 +47,7 @@ type serveFlags struct {
 	keeper                       keeperFlags
 	file                         configFlags
 	durable                      choice
-	forward                      choice
+	forward, forwardReverse      choice
 	machine                      machineFlags
 	limits                       serverLimitFlags
 }
@@ -141,13 +141,10 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	group(fs, "Sandbox", userSockets, sandboxBackend)
 	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "keeper", "no-keeper", "replace-frozen", "durable", "concurrent-requests")
 
-	f.forward = choice{kind: "TARGETS"}
-	for _, p := range ports.Policies {
-		f.forward.words = append(f.forward.words, string(p))
-	}
-	f.forward.value = f.forward.words[0]
+	f.forward, f.forwardReverse = policies("TARGETS", ports.Policies), policies("WHERE", ports.ReversePolicies)
 	fs.Var(&f.forward, "forward", "which ports clients may forward: loopback (those of this machine), any\n(also of other machines), or none")
-	group(fs, "Ports", "forward")
+	fs.Var(&f.forwardReverse, "forward-reverse", "where clients may let the server listen for connections that go to\ntheir machines: none or loopback")
+	group(fs, "Ports", "forward", "forward-reverse")
 	f.limits.define(fs)
 
 	f.join.define(fs)
@@ -157,6 +154,15 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	onlyOnce(fs)
 	f.file.define(fs)
 	f.keeper.file = &f.file
+}
+
+// policies is a choice whose default is the first word.
+func policies(kind string, words []ports.Policy) choice {
+	c := choice{kind: kind, value: string(words[0])}
+	for _, word := range words {
+		c.words = append(c.words, string(word))
+	}
+	return c
 }
 
 // config turns the flags into the settings of a listener and of a server. Warnings go to stderr.
@@ -182,7 +188,7 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 		return listenCfg, cfg, fmt.Errorf("`--session-ttl` %v is more than `--session-ttl-max` %v", cfg.SessionTTL, cfg.SessionTTLMax)
 	}
 	cfg.Retain, cfg.SpoolLimit, cfg.SpoolTotal = int64(f.retain), int64(f.spoolLimit), int64(f.spoolAll)
-	cfg.Forward = ports.Policy(f.forward.value)
+	cfg.Forward, cfg.ForwardReverse = ports.Policy(f.forward.value), ports.Policy(f.forwardReverse.value)
 	cfg.Durable = f.durable.value == durableProcess
 	cfg.Private = listenCfg.Private()
 	cfg.Version = versionText()

@@ -22,14 +22,16 @@ const (
 	NetworkDecided   = "network.decided"
 	FileChanged      = "file.changed"
 	PortOpened       = "port.opened"
-	PortRefused      = "port.refused" // a target that the server does not forward to, or that cannot be reached
+	PortRefused      = "port.refused" // a target that the server does not forward to, or that cannot be reached; a port on which it does not listen
+	PortListening    = "port.listening"
+	PortAccepted     = "port.accepted" // a connection to such a port, which the client has taken
 	LinesDropped     = "audit.dropped"
 )
 
 // Kinds are all of them.
 var Kinds = []string{
 	SessionOpened, SessionResumed, SessionTakenOver, SessionExpired, SessionEnded,
-	ProcessStarted, ProcessRefused, ProcessExited, ProcessSignalled, ProcessTaken, NetworkDecided, FileChanged, PortOpened, PortRefused, LinesDropped,
+	ProcessStarted, ProcessRefused, ProcessExited, ProcessSignalled, ProcessTaken, NetworkDecided, FileChanged, PortOpened, PortRefused, PortListening, PortAccepted, LinesDropped,
 }
 
 // An Event is one line. It never has values of environment variables, input, output or the content of files. Fields that do not apply are

@@ -53,7 +53,8 @@ type Pipe struct {
 	finished bool  // done is closed
 }
 
-// NewClientPipe returns the client's end for a connection that it has accepted.
+// NewClientPipe returns the client's end for a connection that it has accepted. If conn is nil, Use has to set one before Run; until then, the pipe keeps what the
+// other end sends.
 func NewClientPipe(id string, conn net.Conn) *Pipe { return newPipe(id, atClient, conn, Window) }
 
 func newPipe(id string, at side, conn net.Conn, window uint64) *Pipe {
@@ -62,6 +63,21 @@ func newPipe(id string, at side, conn net.Conn, window uint64) *Pipe {
 	p.in.window = window
 	return p
 }
+
+// Use sets the socket. If the pipe was stopped, it closes the socket and reports false.
+func (p *Pipe) Use(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		conn.Close()
+		return false
+	}
+	p.conn = conn
+	return true
+}
+
+// Peer is the address of the program at the other end of the socket.
+func (p *Pipe) Peer() string { return p.conn.RemoteAddr().String() }
 
 // State is what the other end needs to know to continue: it has to send the bytes from received on, before limit.
 func (p *Pipe) State() (received, limit uint64) {
@@ -127,7 +143,9 @@ func (p *Pipe) stopLocked(reset bool) {
 	if tcp, ok := p.conn.(*net.TCPConn); ok && reset {
 		tcp.SetLinger(0)
 	}
-	p.conn.Close() // ends Read and Write
+	if p.conn != nil {
+		p.conn.Close() // ends Read and Write
+	}
 	p.freed.Signal()
 	p.arrived.Signal()
 }

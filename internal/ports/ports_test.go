@@ -219,7 +219,7 @@ func TestLimits(t *testing.T) {
 	}
 	defer l.Close()
 	port := uint16(l.Addr().(*net.TCPAddr).Port)
-	room := NewRoom("")
+	room := NewRoom("", "")
 	room.open, room.large = make(chan struct{}, 3), make(chan struct{}, 1)
 	table := NewTable(context.Background(), room)
 	defer table.Close()
@@ -265,7 +265,7 @@ func TestLimits(t *testing.T) {
 // A connection that is closed while it is being opened is not opened.
 func TestClosedWhileOpening(t *testing.T) {
 	t.Parallel()
-	room := NewRoom("")
+	room := NewRoom("", "")
 	room.dial = func(ctx context.Context, _ []string) (net.Conn, error) { // of a target that never answers
 		<-ctx.Done()
 		return nil, ctx.Err()

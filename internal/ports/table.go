@@ -1,6 +1,7 @@
 package ports
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -15,25 +16,34 @@ const (
 	MaxOpen     = 1024 // of a session
 	maxOfServer = 4096 // of all sessions of a server
 	maxLarge    = 128  // connections of a server that have the full window: 256 MiB for both directions
+
+	MaxListeners   = 32  // of a session
+	maxOfListeners = 256 // of all sessions of a server
 )
 
 // A Room limits the forwarded connections of a server.
 type Room struct {
-	policy      Policy
-	open, large slots.Slots
-	dial        func(ctx context.Context, addresses []string) (net.Conn, error) // another one in tests
+	policy, reverse        Policy
+	open, large, listeners slots.Slots
+	dial                   func(ctx context.Context, addresses []string) (net.Conn, error) // another one in tests
 }
 
 // NewRoom returns the room of a server. An empty policy is the default.
-func NewRoom(policy Policy) *Room {
-	if policy == "" {
-		policy = Policies[0]
+func NewRoom(policy, reverse Policy) *Room {
+	return &Room{
+		policy: cmp.Or(policy, Policies[0]), reverse: cmp.Or(reverse, ReversePolicies[0]),
+		open: slots.New(maxOfServer), large: slots.New(maxLarge), listeners: slots.New(maxOfListeners), dial: dial,
 	}
-	return &Room{policy: policy, open: slots.New(maxOfServer), large: slots.New(maxLarge), dial: dial}
 }
 
 // Allowed reports whether the server forwards at all.
 func (r *Room) Allowed() bool { return r.policy != Nowhere }
+
+// Listens reports whether the server listens for clients.
+func (r *Room) Listens() bool { return r.reverse != Nowhere }
+
+// Listeners is how many listeners the server has.
+func (r *Room) Listeners() int { return len(r.listeners) }
 
 // Open is how many forwarded connections the server has.
 func (r *Room) Open() int { return len(r.open) }
@@ -44,25 +54,33 @@ type Table struct {
 	ctx   context.Context // ends with the session
 	tasks sync.WaitGroup  // of all entries
 
-	mu     sync.Mutex
-	byID   map[string]*entry
-	closed bool
+	mu        sync.Mutex
+	byID      map[string]*entry
+	listeners map[string]*listener
+	closed    bool
 }
 
 // NewTable returns the table of a session; ctx ends with the session.
 func NewTable(ctx context.Context, room *Room) *Table {
-	return &Table{room: room, ctx: ctx, byID: map[string]*entry{}}
+	return &Table{room: room, ctx: ctx, byID: map[string]*entry{}, listeners: map[string]*listener{}}
+}
+
+// An end is what the server's socket of a forwarded connection leads to: a target, or one of those that connect to a listener.
+type end struct {
+	host     string
+	port     uint16
+	listener string
 }
 
 // An entry is a forwarded connection, from its first request until the client closes it.
 type entry struct {
-	host   string
-	port   uint16
-	window uint64
-	cancel context.CancelFunc
-	dialed chan struct{} // closed when pipe or err is set
-	pipe   *Pipe
-	err    error
+	to      end
+	counted bool // it has a slot of the server
+	large   bool // and one for the full window
+	cancel  context.CancelFunc
+	dialed  chan struct{} // closed when pipe or err is set
+	pipe    *Pipe
+	err     error
 }
 
 // An Opening is a forwarded connection that is being opened or continued.
@@ -74,50 +92,72 @@ type Opening struct {
 
 // Open begins to connect to the target, unless the connection exists. It does not wait.
 func (t *Table) Open(p *wire.PortOpenParams) (*Opening, error) {
-	host := ""
+	to := end{port: p.Port}
 	if p.Host != nil {
-		host = *p.Host
+		to.host = *p.Host
 	}
-	if len(p.ConnectionID) == 0 || len(p.ConnectionID) > wire.MaxPortID {
-		return nil, fmt.Errorf("%w: connectionId must have 1 to %d bytes", ErrInvalid, wire.MaxPortID)
-	}
-	addresses, err := t.room.policy.addresses(host, p.Port)
+	addresses, err := t.room.policy.addresses(to.host, p.Port)
 	if err != nil {
+		return nil, err
+	}
+	return t.add(p.ConnectionID, to, p.Received != nil, func(ctx context.Context) (net.Conn, error) { return t.room.dial(ctx, addresses) })
+}
+
+// add returns the entry with an id, or a new one, unless the client continues a connection. A new one begins to get its socket from reach, or from its listener.
+func (t *Table) add(id string, to end, continues bool, reach func(context.Context) (net.Conn, error)) (*Opening, error) {
+	if err := checkID("connectionId", id); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.byID[p.ConnectionID]; e != nil {
-		if e.host != host || e.port != p.Port {
+	if e := t.byID[id]; e != nil {
+		if e.to != to {
 			return nil, ErrDiffers
 		}
-		return &Opening{t, p.ConnectionID, e}, nil
+		return &Opening{t, id, e}, nil
 	}
+	e := &entry{to: to, dialed: make(chan struct{})}
+	l := t.listeners[to.listener]
 	switch {
-	case p.Received != nil:
+	case continues:
 		return nil, ErrUnknown
 	case t.closed:
 		return nil, ErrClosed
+	case l == nil && to.listener != "":
+		return nil, ErrNoListener
 	case len(t.byID) >= MaxOpen:
 		return nil, fmt.Errorf("%w: %d forwarded connections of a session", ErrLimit, MaxOpen)
+	case l != nil: // it counts when it has a socket
+		reach = l.next
 	case !t.room.open.TryTake():
 		return nil, fmt.Errorf("%w: %d forwarded connections of the server", ErrLimit, maxOfServer)
-	}
-	e := &entry{host: host, port: p.Port, window: MinWindow, dialed: make(chan struct{})}
-	if t.room.large.TryTake() {
-		e.window = Window
+	default:
+		e.counted = true
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
 	e.cancel = cancel
-	t.byID[p.ConnectionID] = e
-	t.tasks.Go(func() { t.serve(ctx, p.ConnectionID, e, addresses) }) // ends with the entry or the session
-	return &Opening{t, p.ConnectionID, e}, nil
+	t.byID[id] = e
+	t.tasks.Go(func() { t.serve(ctx, id, e, reach) }) // ends with the entry or the session
+	return &Opening{t, id, e}, nil
 }
 
-// serve connects to the target, and passes bytes on until both directions have ended.
-func (t *Table) serve(ctx context.Context, id string, e *entry, addresses []string) {
+func checkID(name, id string) error {
+	if len(id) == 0 || len(id) > wire.MaxPortID {
+		return fmt.Errorf("%w: %s must have 1 to %d bytes", ErrInvalid, name, wire.MaxPortID)
+	}
+	return nil
+}
+
+// serve gets the socket, and passes bytes on until both directions have ended.
+func (t *Table) serve(ctx context.Context, id string, e *entry, reach func(context.Context) (net.Conn, error)) {
 	defer t.leave(e)
-	conn, err := t.room.dial(ctx, addresses)
+	conn, err := reach(ctx)
+	if err == nil && !e.counted { // the program that has connected waits for room
+		if err = t.room.open.Take(ctx); err != nil {
+			conn.Close()
+		}
+		e.counted = err == nil
+	}
 	if !t.dialed(id, e, conn, err) {
 		return
 	}
@@ -126,14 +166,18 @@ func (t *Table) serve(ctx context.Context, id string, e *entry, addresses []stri
 	<-ctx.Done() // the client may not have everything yet
 }
 
-// dialed notes the outcome of dial. It reports whether there is something to pass on.
+// dialed notes the outcome of reach. It reports whether there is something to pass on.
 func (t *Table) dialed(id string, e *entry, conn net.Conn, err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	defer close(e.dialed)
 	switch {
 	case err == nil && t.byID[id] == e:
-		e.pipe = newPipe(id, atServer, conn, e.window)
+		window := uint64(MinWindow)
+		if e.large = t.room.large.TryTake(); e.large {
+			window = Window
+		}
+		e.pipe = newPipe(id, atServer, conn, window)
 		return true
 	case err == nil:
 		conn.Close()
@@ -150,10 +194,12 @@ func (t *Table) dialed(id string, e *entry, conn net.Conn, err error) bool {
 // leave gives back the room of an entry.
 func (t *Table) leave(e *entry) {
 	e.cancel()
-	if e.window == Window {
+	if e.large {
 		t.room.large.Free()
 	}
-	t.room.open.Free()
+	if e.counted {
+		t.room.open.Free()
+	}
 }
 
 // Wait waits until the target was reached, or cannot be reached.
@@ -199,6 +245,10 @@ func (t *Table) Close() {
 	for id, e := range t.byID {
 		delete(t.byID, id)
 		e.cancel()
+	}
+	for id, l := range t.listeners {
+		delete(t.listeners, id)
+		l.end()
 	}
 	t.mu.Unlock()
 	t.tasks.Wait()

@@ -26,6 +26,9 @@ const (
 // Policies are all of them. The first is the default.
 var Policies = []Policy{Loopback, Any, Nowhere}
 
+// ReversePolicies say where a server listens for clients. The first is the default.
+var ReversePolicies = []Policy{Nowhere, Loopback}
+
 // dialTimeout bounds the attempts to reach a target.
 const dialTimeout = 20 * time.Second
 
@@ -40,6 +43,11 @@ var (
 	ErrDiffers     = errors.New("the id of the forwarded connection was used for another target")
 	ErrMissing     = errors.New("the forwarded connection cannot go on: the client asks for bytes that are not there")
 	ErrClosed      = errors.New("the forwarded connection was closed")
+
+	ErrNoListening = errors.New("the server does not listen for clients; `tether serve --forward-reverse loopback` allows it")
+	ErrNoListener  = errors.New("unknown listener: the server has lost it or never had it")
+	ErrNotLocal    = errors.New("the server does not listen")
+	ErrNotFree     = errors.New("the server cannot listen")
 )
 
 // localhost are the addresses of this machine, where a program may listen at either.
@@ -70,6 +78,15 @@ func (policy Policy) addresses(host string, port uint16) ([]string, error) {
 		addresses[i] = net.JoinHostPort(h, strconv.Itoa(int(port)))
 	}
 	return addresses, nil
+}
+
+// Reach connects to a port of a host; an empty one is this machine.
+func Reach(ctx context.Context, host string, port uint16) (net.Conn, error) {
+	addresses, err := Any.addresses(host, port)
+	if err != nil {
+		return nil, err
+	}
+	return dial(ctx, addresses)
 }
 
 // dial connects to the first address that answers. The error is that of the first one.

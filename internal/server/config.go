@@ -61,6 +61,9 @@ type Config struct {
 	// Forward says to which targets clients may forward ports; empty: to this machine.
 	Forward ports.Policy
 
+	// ForwardReverse says where clients may let this server listen for them; empty: nowhere.
+	ForwardReverse ports.Policy
+
 	// Kept is what the keeper has for this server; nil: there is no keeper, and sessions and commands end
 	// with this process.
 	Kept *Kept
@@ -82,6 +85,9 @@ func (c Config) Validate() error {
 	}
 	if c.Forward != "" && !slices.Contains(ports.Policies, c.Forward) {
 		return fmt.Errorf("%q is no policy for forwarded ports", c.Forward)
+	}
+	if c.ForwardReverse != "" && !slices.Contains(ports.ReversePolicies, c.ForwardReverse) {
+		return fmt.Errorf("%q is no policy for listening", c.ForwardReverse)
 	}
 	if c.IdleExit < 0 {
 		return errors.New("the idle time must not be negative")
@@ -105,6 +111,7 @@ func (c Config) WithDefaults() Config {
 	orElse(&c.SpoolTotal, DefaultSpoolTotal)
 	orElse(&c.Version, "dev")
 	orElse(&c.Forward, ports.Policies[0])
+	orElse(&c.ForwardReverse, ports.ReversePolicies[0])
 	orElse(&c.Log, slog.New(slog.DiscardHandler))
 	c.Audit.Log = c.Log
 	return c

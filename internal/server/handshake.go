@@ -118,6 +118,9 @@ func (c *conn) features() []string {
 	if c.server.ports.Allowed() {
 		list = append(list, "ports")
 	}
+	if c.server.ports.Listens() {
+		list = append(list, "portListen")
+	}
 	if observe.HasListeners {
 		list = append(list, "portList")
 	}

@@ -44,9 +44,12 @@ var methods = map[string]*method{
 	wire.MethodUploadCommit: returning("filesystem", exclusive, (*request).commitUpload),
 	wire.MethodUploadAbort:  returning("filesystem", exclusive, (*request).abortUpload),
 
-	wire.MethodPortOpen:  replying("ports", quick, (*request).openPort),
-	wire.MethodPortClose: returning("ports", quick, (*request).closePort),
-	wire.MethodPortList:  replying("ports", quick, (*request).listPorts).looking(),
+	wire.MethodPortOpen:     replying("ports", quick, (*request).openPort),
+	wire.MethodPortClose:    returning("ports", quick, (*request).closePort),
+	wire.MethodPortListen:   returning("ports", quick, (*request).listenPort),
+	wire.MethodPortAccept:   replying("ports", quick, (*request).acceptPort),
+	wire.MethodPortUnlisten: returning("ports", quick, (*request).unlistenPort),
+	wire.MethodPortList:     replying("ports", quick, (*request).listPorts).looking(),
 
 	wire.MethodProcessResize:       returning("exec", quick, (*request).resize),
 	wire.MethodProcessCloseStdin:   returning("exec", quick, (*request).closeStdin),

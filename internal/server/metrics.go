@@ -62,6 +62,7 @@ func (s *Server) count() {
 	set.Gauge("tether_output_held_bytes", "Output that is kept, with its overhead.", func() float64 { return float64(s.sessions.Output().Held) })
 	set.Gauge("tether_spool_bytes", "The part of it that is on disk.", func() float64 { return float64(s.sessions.Output().Spooled) })
 	c.countRequests()
+	set.Gauge("tether_forward_listeners", "Ports on which the server listens for clients.", func() float64 { return float64(s.ports.Listeners()) })
 	set.Gauge("tether_forwarded_connections", "Forwarded connections that their clients have not closed.", func() float64 { return float64(s.ports.Open()) })
 	set.Sum("tether_audit_dropped_total", "Lines that the audit log has lost.", func() float64 { return float64(s.audit.Dropped()) })
 	set.Gauge("tether_goroutines", "Goroutines of the server.", func() float64 { return float64(runtime.NumGoroutine()) })

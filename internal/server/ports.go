@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"hash/maphash"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -24,35 +25,72 @@ func (r *request) openPort(p *wire.PortOpenParams) error {
 		return err
 	}
 	r.conn.tasks.Go(func() { // ends with the attempt to connect, or with the connection
-		if err := r.opened(p, opening); err != nil {
-			r.fail(err)
+		pipe, err := opening.Wait(r.attachment.Context())
+		if r.attachment.Context().Err() == nil {
+			r.recordPort(p, err)
 		}
+		r.attach(pipe, err, p.Received, p.Limit, func(received, limit uint64) any { return wire.PortOpenResult{Received: received, Limit: limit} })
 	})
 	return nil
 }
 
-// opened answers a request when the target was reached.
-func (r *request) opened(p *wire.PortOpenParams, opening *ports.Opening) error {
-	ctx := r.attachment.Context()
-	pipe, err := opening.Wait(ctx)
-	if ctx.Err() == nil {
-		r.recordPort(p, err)
+// attach answers a request when the server has its socket, and lets the pipe send on this connection from then on.
+func (r *request) attach(pipe *ports.Pipe, err error, has *uint64, takes uint64, answer func(received, limit uint64) any) {
+	if has == nil {
+		has = new(uint64)
+	}
+	var start func()
+	if err == nil {
+		start, err = pipe.Attach(r.attachment.Context(), r.conn.rpc.Feed, *has, takes)
 	}
 	if err != nil {
-		return err
+		r.fail(err)
+		return
 	}
-	has := uint64(0)
-	if p.Received != nil {
-		has = *p.Received
-	}
-	start, err := pipe.Attach(ctx, r.conn.rpc.Feed, has, p.Limit)
-	if err != nil {
-		return err
-	}
-	received, limit := pipe.State()
-	r.Reply(wire.PortOpenResult{Received: received, Limit: limit})
+	r.Reply(answer(pipe.State()))
 	start()
+}
+
+// listenPort listens for the client.
+func (r *request) listenPort(p *wire.PortListenParams) (wire.PortListenResult, error) {
+	result, err := r.attachment.Session.Ports.Listen(p)
+	if r.conn.server.audit != nil {
+		e := audit.Event{Event: audit.PortListening, Host: "localhost", Port: p.Port}
+		if p.Host != nil {
+			e.Host = *p.Host
+		}
+		if err != nil {
+			e.Event, e.Reason = audit.PortRefused, wireError(err).Message
+		} else {
+			e.Port = result.Port
+		}
+		r.conn.record(r.attachment.Session, e)
+	}
+	return result, err
+}
+
+// acceptPort takes the next connection of a listener, or continues a forwarded connection.
+func (r *request) acceptPort(p *wire.PortAcceptParams) error {
+	opening, err := r.attachment.Session.Ports.Accept(p)
+	if err != nil {
+		return err
+	}
+	r.conn.tasks.Go(func() { // ends when there is a connection, or with that of the client
+		pipe, err := opening.Wait(r.attachment.Context())
+		if err == nil && p.Received == nil && r.conn.server.audit != nil {
+			from, _ := netip.ParseAddrPort(pipe.Peer())
+			r.conn.record(r.attachment.Session, audit.Event{Event: audit.PortAccepted, Host: from.Addr().String(), Port: from.Port()})
+		}
+		r.attach(pipe, err, p.Received, p.Limit, func(received, limit uint64) any {
+			return wire.PortAcceptResult{Received: received, Limit: limit, Peer: pipe.Peer()}
+		})
+	})
 	return nil
+}
+
+func (r *request) unlistenPort(p *wire.PortUnlistenParams) (wire.Empty, error) {
+	r.attachment.Session.Ports.Unlisten(p.ListenerID)
+	return wire.Empty{}, nil
 }
 
 // recordPort records that a connection was opened or refused.

@@ -4,13 +4,16 @@ package server_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/observe"
+	"github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/internal/tethertest/need"
@@ -186,16 +189,13 @@ func TestPortsOfOtherSessions(t *testing.T) {
 	}
 }
 
-// A list of ports has a version if one is asked for. A client that has seen that version waits until there is another one, or its time is up, and a resume
-// ends its wait.
+// A list of ports has a version if one is asked for. A client that has seen that version waits until there is another one, or its time is up.
 func TestPortListVersions(t *testing.T) {
 	t.Parallel()
 	if !observe.HasListeners {
 		need.CannotRun(t, "this system does not show listeners")
 	}
-	s := tethertest.StartServer(t, server.Config{})
-	c := tethertest.Dial(t, s.URL)
-	hello := c.Handshake("")
+	c := tethertest.Connect(t, tethertest.StartServer(t, server.Config{}).URL)
 	var plain, list, again wire.PortListResult
 	c.Must(wire.MethodPortList, map[string]any{}, &plain)
 	c.Must(wire.MethodPortList, map[string]any{"waitMs": 0}, &list)
@@ -211,6 +211,112 @@ func TestPortListVersions(t *testing.T) {
 		t.Errorf("versions %q and %q", again.Version, list.Version)
 	}
 	c.Ask(wire.MethodPortList, map[string]any{"waitMs": 1 << 40, "seen": list.Version})
-	tethertest.Dial(t, s.URL).Handshake(hello.SessionID)
-	c.Ended() // with all of its requests
+	c.Close() // the server does not wait for the list when it ends
+}
+
+// listenAt lets the server of a client listen on any port of 127.0.0.1.
+func listenAt(c interface{ Must(string, any, any) }, id string) (address string) {
+	var at wire.PortListenResult
+	c.Must(wire.MethodPortListen, map[string]any{"listenerId": id, "host": "127.0.0.1", "port": 0}, &at)
+	return net.JoinHostPort(at.Addresses[0], strconv.Itoa(int(at.Port)))
+}
+
+func dialPort(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// A connection that the server has accepted has the stream of one that it has made: from the first byte, and after a resume.
+func TestPortAccept(t *testing.T) {
+	t.Parallel()
+	s := tethertest.StartServer(t, server.Config{ForwardReverse: ports.Loopback})
+	first := tethertest.Dial(t, s.URL)
+	hello := first.Handshake("")
+	address := listenAt(first, "l")
+	if again := listenAt(first, "l"); again != address {
+		t.Errorf("a repeat listens on %s, not %s", again, address)
+	}
+	if m := first.Call(wire.MethodPortListen, map[string]any{"listenerId": "l", "port": 0}); m.Error == nil {
+		t.Errorf("other parameters: %s", m.Raw)
+	}
+	accept := map[string]any{"listenerId": "l", "connectionId": "c", "limit": 100}
+	waiting := first.Ask(wire.MethodPortAccept, accept)
+	conn := dialPort(t, address)
+	conn.Write([]byte("abc"))
+	var at wire.PortAcceptResult
+	if m := first.Answer(waiting); json.Unmarshal(m.Result, &at) != nil || at.Peer != conn.LocalAddr().String() || at.Received != 0 || at.Limit == 0 {
+		t.Errorf("accepted: %s", m.Raw)
+	}
+	first.Await("data", isData("0", "abc"))
+
+	second := tethertest.Dial(t, s.URL)
+	first.Close()
+	second.Handshake(hello.SessionID)
+	accept["received"] = 1
+	second.Must(wire.MethodPortAccept, accept, &at)
+	second.Await("the rest", isData("1", "bc"))
+	second.Notify(wire.NotePortWrite, portChunk(0, "hello"))
+	if b := make([]byte, 5); must(io.ReadFull(conn, b)) != nil || string(b) != "hello" {
+		t.Errorf("the program has %q", b)
+	}
+	second.Must(wire.MethodPortUnlisten, map[string]any{"listenerId": "l"}, nil)
+	second.Must(wire.MethodPortUnlisten, map[string]any{"listenerId": "l"}, nil)
+	conn.Write([]byte("d"))
+	second.Await("bytes behind the end of the listener", isData("3", "d"))
+	if m := second.Call(wire.MethodPortAccept, map[string]any{"listenerId": "l", "connectionId": "d", "limit": 100}); m.Error == nil || !strings.Contains(string(m.Raw), wire.ErrorUnknownListener) {
+		t.Errorf("behind the end of the listener: %s", m.Raw)
+	}
+	if late, err := net.Dial("tcp", address); err == nil {
+		late.Close()
+		t.Error("the server still listens")
+	}
+	accept["received"], accept["connectionId"] = 0, "unknown"
+	if m := second.Call(wire.MethodPortAccept, accept); m.Error == nil || !strings.Contains(string(m.Raw), wire.ErrorUnknownPort) {
+		t.Errorf("continued: %s", m.Raw)
+	}
+}
+
+// Listeners belong to their session: no other one takes their connections or ends them, and they end with it. A close ends an accept that waits.
+func TestListenersOfOtherSessions(t *testing.T) {
+	t.Parallel()
+	s := startStreamServer(t, server.Config{ForwardReverse: ports.Loopback})
+	owner := s.streamOf(listen.Client{Peer: "owner", Principal: "anna"})
+	owner.Handshake("")
+	address := listenAt(owner, "l")
+	accept := map[string]any{"listenerId": "l", "connectionId": "c", "limit": 100}
+	for _, other := range []listen.Client{{Peer: "other", Principal: "bob"}, {Peer: "same", Principal: "anna"}, {Peer: "watcher", Principal: "anna", ReadOnly: true}} {
+		c := s.streamOf(other)
+		c.Handshake("")
+		for _, m := range []tethertest.Message{c.Call(wire.MethodPortAccept, accept), c.Call(wire.MethodPortListen, map[string]any{"listenerId": "", "port": 0})} {
+			if m.Error == nil {
+				t.Errorf("%s: %s", other.Peer, m.Raw)
+			}
+		}
+		if m := c.Call(wire.MethodPortUnlisten, map[string]any{"listenerId": "l"}); (m.Error != nil) != other.ReadOnly {
+			t.Errorf("%s: %s", other.Peer, m.Raw)
+		}
+	}
+	waiting := owner.Ask(wire.MethodPortAccept, accept)
+	owner.Must(wire.MethodPortClose, map[string]any{"connectionId": "c", "abort": true}, nil)
+	if m := owner.Answer(waiting); m.Error == nil {
+		t.Errorf("an accept that was closed: %s", m.Raw)
+	}
+	conn := dialPort(t, address)
+	owner.Must(wire.MethodPortAccept, accept, nil)
+	queued := dialPort(t, address)
+	owner.Must(wire.MethodSessionEnd, map[string]any{}, nil)
+	for _, conn := range []net.Conn{conn, queued} {
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Error("a connection outlives its session")
+		}
+	}
+	if late, err := net.Dial("tcp", address); err == nil {
+		late.Close()
+		t.Error("the server still listens")
+	}
 }

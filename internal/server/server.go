@@ -74,7 +74,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.StateDir = state.Shared
 	env := os.Environ()
-	s := &Server{config: cfg, log: cfg.Log, state: state, env: env, memory: rpc.NewMemory(), ports: ports.NewRoom(cfg.Forward)}
+	s := &Server{config: cfg, log: cfg.Log, state: state, env: env, memory: rpc.NewMemory(), ports: ports.NewRoom(cfg.Forward, cfg.ForwardReverse)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.draining.leave, s.draining.conns = make(chan struct{}), map[*conn]struct{}{}
 	s.idle = listen.NewIdle(cfg.IdleExit, func() bool { return s.sessions.Len() > 0 })
