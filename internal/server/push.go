@@ -90,19 +90,32 @@ type outputPush struct {
 
 // After a resume the reference client buffers events until it has processed the answer to
 // its first read. At 256 events or 1 MiB it gives up the process, and a fast server pushes
-// that in milliseconds. So for pacingTime after the first push, at most pacingEvents and
-// pacingBytes are pushed.
+// that in milliseconds. So after pacingEvents or pacingBytes the push pauses: until pacingTime
+// after its first event, and until the client has answered a ping that follows these events. A
+// client that gets no processor is slow to answer, and the pause grows with it: it lasts twice
+// as long as the answer has taken, but ends after pacingPatience.
 const (
-	pacingTime   = 100 * time.Millisecond
-	pacingEvents = 128
-	pacingBytes  = 512 << 10
+	pacingTime     = 100 * time.Millisecond
+	pacingEvents   = 128
+	pacingBytes    = 512 << 10
+	pacingLook     = 10 * time.Millisecond // between two looks for the answer to the ping
+	pacingPatience = 5 * time.Second
 )
 
 // resumePacing counts what was pushed after a resume. The answer to the client's first read
 // was sent before.
 type resumePacing struct {
 	events, bytes int
-	until         time.Time // end of pacingTime; zero: nothing was pushed yet
+	until         time.Time // end of the pause, as far as it is known; zero: nothing was pushed yet
+	pinged        time.Time // beginning of the pause; zero: there is none yet
+	heard         bool      // the client has answered since
+}
+
+// A pacedPeer is what the pacing asks of a connection.
+type pacedPeer interface {
+	Ping() (number uint64)
+	HeardSince(time.Time) bool // true if the connection has no pings
+	LastRead() time.Time
 }
 
 func (r *resumePacing) pushed(bytes int) {
@@ -113,21 +126,46 @@ func (r *resumePacing) pushed(bytes int) {
 	r.bytes += bytes
 }
 
-// left is for how long nothing more may be pushed.
-func (r *resumePacing) left() time.Duration {
+// left is for how long nothing more may be pushed, at least. It is negative when the pause is over.
+func (r *resumePacing) left(peer pacedPeer) time.Duration {
 	if r.events < pacingEvents && r.bytes < pacingBytes {
 		return 0
 	}
-	return time.Until(r.until)
+	now := time.Now()
+	if r.pinged.IsZero() {
+		r.pinged = now
+		peer.Ping()
+	}
+	if !r.heard {
+		r.hear(peer, now)
+	}
+	if !r.heard {
+		return max(r.until.Sub(now), pacingLook)
+	}
+	return r.until.Sub(now)
 }
 
-// pausedByPacing reports whether nothing may be pushed now. When that is over, Next is called
+// hear looks whether the client has answered the ping.
+func (r *resumePacing) hear(peer pacedPeer, now time.Time) {
+	switch {
+	case peer.HeardSince(r.pinged):
+		took := peer.LastRead().Sub(r.pinged) // negative without pings
+		if again := r.pinged.Add(2 * took); again.After(r.until) {
+			r.until = again
+		}
+	case now.Sub(r.pinged) < pacingPatience:
+		return
+	}
+	r.heard = true
+}
+
+// pausedByPacing reports whether nothing may be pushed now. When that may be over, Next is called
 // again.
 func (p *outputPush) pausedByPacing() bool {
 	if p.pacing == nil {
 		return false
 	}
-	left := p.pacing.left()
+	left := p.pacing.left(p.conn.rpc)
 	if left < 0 {
 		p.pacing = nil
 	}
@@ -137,8 +175,13 @@ func (p *outputPush) pausedByPacing() bool {
 	all := &p.conn.pushes
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if p.timer == nil && !all.ended {
+	if all.ended {
+		return true
+	}
+	if p.timer == nil {
 		p.timer = time.AfterFunc(left, p.feed.Wake)
+	} else {
+		p.timer.Reset(left)
 	}
 	return true
 }

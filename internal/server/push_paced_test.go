@@ -6,31 +6,67 @@ import (
 	"time"
 )
 
-// After a resume a client is pushed at most pacingEvents and pacingBytes within
-// pacingTime.
+// A slowPeer answers a ping after a time.
+type slowPeer struct {
+	delay  time.Duration
+	pinged time.Time
+}
+
+func (p *slowPeer) Ping() uint64 {
+	p.pinged = time.Now()
+	return 1
+}
+
+func (p *slowPeer) LastRead() time.Time {
+	if at := p.pinged.Add(p.delay); !p.pinged.IsZero() && !at.After(time.Now()) {
+		return at
+	}
+	return time.Time{}
+}
+
+func (p *slowPeer) HeardSince(t time.Time) bool { return p.LastRead().After(t) }
+
+// After a resume a client is pushed at most pacingEvents and pacingBytes before a pause. The pause lasts for pacingTime, and longer if
+// the client is slow to answer a ping.
 func TestResumePacing(t *testing.T) {
 	const parkedEvents, parkedBytes, largest = 256, 1 << 20, 64 << 10
-	synctest.Test(t, func(t *testing.T) {
-		for _, size := range []int{0, 1, 5000, largest} {
-			var r resumePacing
-			time.Sleep(time.Hour) // the time counts from the first push
-			for r.left() <= 0 {
-				r.pushed(size)
-				if r.events > parkedEvents || r.bytes > parkedBytes {
-					t.Fatalf("%d events with %d bytes", r.events, r.bytes)
+	pauses := []struct{ answer, pause time.Duration }{
+		{time.Millisecond, pacingTime},
+		{pacingTime / 2, pacingTime},
+		{pacingTime, 2 * pacingTime},
+		{time.Second, 2 * time.Second},
+		{time.Hour, pacingPatience},
+	}
+	for _, size := range []int{0, 1, 5000, largest} {
+		for _, want := range pauses {
+			synctest.Test(t, func(t *testing.T) {
+				var r resumePacing
+				peer := &slowPeer{delay: want.answer}
+				time.Sleep(time.Hour) // the time counts from the first push
+				for r.left(peer) <= 0 {
+					r.pushed(size)
+					if r.events > parkedEvents || r.bytes > parkedBytes {
+						t.Fatalf("%d events with %d bytes", r.events, r.bytes)
+					}
 				}
-			}
-			if r.left() != pacingTime {
-				t.Errorf("paused for %v", r.left())
-			}
-			time.Sleep(pacingTime - time.Nanosecond)
-			if r.left() <= 0 {
-				t.Error("not paused any more")
-			}
-			time.Sleep(time.Nanosecond)
-			if r.pushed(size); r.left() > 0 {
-				t.Errorf("still paused for %v", r.left())
-			}
+				if peer.pinged.IsZero() {
+					t.Error("the client was not pinged")
+				}
+				begun := time.Now()
+				for left := r.left(peer); left > 0; left = r.left(peer) {
+					if left < time.Nanosecond {
+						t.Fatalf("%v left", left)
+					}
+					time.Sleep(left)
+				}
+				if pause := time.Since(begun); pause < want.pause || pause > want.pause+pacingLook {
+					t.Errorf("events of %d bytes, an answer after %v: paused for %v, want %v", size, want.answer, pause, want.pause)
+				}
+				time.Sleep(time.Nanosecond)
+				if left := r.left(peer); left >= 0 {
+					t.Errorf("still paced: %v", left)
+				}
+			})
 		}
-	})
+	}
 }

@@ -205,25 +205,86 @@ func TestDroppedPollDelaysNoResume(t *testing.T) {
 	}
 }
 
-// The first answer after a resume is short and describes the process as of the end
-// of that answer. The rest follows as notifications, from exactly that number.
-func TestFirstReadAfterResume(t *testing.T) {
-	s := tethertest.StartServer(t, server.Config{})
-	c := tethertest.Dial(t, s.URL)
+// printedWhileAway starts a process p that prints size bytes and exits with 3 while its client has no connection, and returns the id of
+// the session.
+func printedWhileAway(t *testing.T, url string, size int) (session string) {
+	t.Helper()
+	c := tethertest.Dial(t, url)
 	hello := c.Handshake("")
-	const size = 3 << 20
 	c.Start(tethertest.Shell("p", fmt.Sprintf("read x; head -c %d /dev/zero; exit 3", size), map[string]any{"pipeStdin": true}))
 	c.Write("p", "1", "go\n")
 	c.Close()
-	observer := tethertest.Connect(t, s.URL)
+	observer := tethertest.Connect(t, url)
 	tethertest.Eventually(t, func() error {
 		if p, err := observer.Listed("p"); err != nil || p.State != "closed" {
 			return fmt.Errorf("process is %+v, %v", p, err)
 		}
 		return nil
 	})
-	c = tethertest.Dial(t, s.URL)
-	c.Handshake(hello.SessionID)
+	return hello.SessionID
+}
+
+// The reference client gives a process up at a megabyte of notifications that arrive before it has processed the first answer after a
+// resume. Before that, the server waits until the client has answered a ping, however slow the client is.
+func TestPauseAfterResume(t *testing.T) {
+	const size, parked = 3 << 20, 1 << 20
+	s := tethertest.StartServer(t, server.Config{})
+	session := printedWhileAway(t, s.URL, size)
+	ws, err := tethertest.DialWS(t.Context(), s.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	pushed, total, atPing := 0, 0, 0
+	ws.OnPing = func([]byte) { // it is answered behind this
+		if atPing == 0 {
+			atPing = pushed
+		}
+	}
+	for _, message := range []string{
+		`{"id":1,"method":"initialize","params":{"clientName":"test","resumeSessionId":"` + session + `"}}`,
+		`{"method":"initialized"}`,
+		`{"id":2,"method":"process/read","params":{"processId":"p","afterSeq":null,"maxBytes":null,"waitMs":0}}`,
+	} {
+		if err := ws.WriteText([]byte(message)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for closed := false; !closed; {
+		_, message, err := ws.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m struct {
+			Method string
+			Params struct{ Chunk []byte }
+			Result struct{ Chunks []struct{ Chunk []byte } }
+		}
+		if err := json.Unmarshal(message, &m); err != nil {
+			t.Fatalf("%v in %.100s", err, message)
+		}
+		for _, chunk := range m.Result.Chunks {
+			total += len(chunk.Chunk)
+		}
+		pushed += len(m.Params.Chunk)
+		closed = m.Method == wire.NoteProcessClosed
+	}
+	if total += pushed; total != size {
+		t.Errorf("%d bytes arrived", total)
+	}
+	if atPing == 0 || atPing >= parked {
+		t.Errorf("%d bytes were pushed before a ping", atPing)
+	}
+}
+
+// The first answer after a resume is short and describes the process as of the end
+// of that answer. The rest follows as notifications, from exactly that number.
+func TestFirstReadAfterResume(t *testing.T) {
+	s := tethertest.StartServer(t, server.Config{})
+	const size = 3 << 20
+	session := printedWhileAway(t, s.URL, size)
+	c := tethertest.Dial(t, s.URL)
+	c.Handshake(session)
 	first := c.Read("p", 0, map[string]any{"maxBytes": nil, "waitMs": 0})
 	if n := first.Bytes(); n == 0 || n > 64<<10 {
 		t.Errorf("the first answer holds %d bytes", n)
