@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,68 +20,56 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
-// notRun has the commands of README.md that TestReadme does not run, each with the reason. It runs every other one.
+// readmePages have the commands that TestReadme runs.
+var readmePages = []string{"README.md", "docs/tour.md"}
+
+// notRun has the commands of these pages that TestReadme does not run, each with the reason. It runs every other one.
 var notRun = map[string]string{
 	"curl -fsSL https://github.com/tetherexec/tether/releases/latest/download/install.sh | sh": "needs the internet; TestInstall of tools/release runs install.sh",
+	"tether run --url ssh://build -- make test":                                                "needs another machine",
+	"tether serve --listen " + readmeURL:                                                       "the port may be in use; the test starts a server on a free port",
+	"CODEX_EXEC_SERVER_URL=" + readmeURL + " codex":                                            "needs the Codex CLI; the tests of interop run it",
 	"make build":                   "the test builds the program itself",
-	"make run":                     "installs a package and serves until it is stopped",
-	"make test":                    "runs this test",
 	"make run LISTEN=" + readmeURL: "the port may be in use; the test starts a server on a free port",
-	"bin/tether run --url ssh://build -- make test": "needs another machine",
-	"bin/tether doctor":                             "TestDoctorPasses runs it; its checks have time limits",
-	"bin/tether shell --url ssh://build":            "needs another machine",
-	"bin/tether run --allow-host example.com --allow-host '*.internal:443' -- make deps": "needs the internet",
 }
 
-// readmeFails has the commands of README.md that are meant to fail, with their exit codes.
-var readmeFails = map[string]int{
-	"bin/tether sandbox run --profile read-only -- sh -c 'date; touch here'": 1,
-}
-
-// readmeURL is the server that README.md uses. The test puts the address of its own server in its place.
+// readmeURL is the server of these pages. The test puts the address of its own server in its place.
 const readmeURL = "ws://127.0.0.1:7070"
 
-// readmeLimit bounds a command of README.md; none comes near it.
+// readmeLimit bounds a command; none comes near it.
 const readmeLimit = 2 * time.Minute
 
-// The commands in README.md work, and print the output that stands below them.
+// The commands in README.md and in the tour of the protocol work, and print the output that stands below them.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	commands := readmeCommands(t, string(page))
-	if len(commands) < 10 {
-		t.Fatalf("found only %d commands in README.md", len(commands))
-	}
 	reader := newReadmeReader(t)
-	for _, c := range commands {
-		if _, skip := notRun[c.line]; skip {
-			if c.output != "" {
-				t.Errorf("README.md shows output of a command that is not run: %s", c.line)
+	left := maps.Clone(notRun)
+	for _, name := range readmePages {
+		page, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands := readmeCommands(t, string(page))
+		if len(commands) < 4 {
+			t.Fatalf("found only %d commands in %s", len(commands), name)
+		}
+		for _, c := range commands {
+			if _, skip := notRun[c.line]; skip {
+				if delete(left, c.line); c.output != "" {
+					t.Errorf("%s shows output of a command that is not run: %s", name, c.line)
+				}
+				continue
 			}
-			continue
-		}
-		name, _, _ := strings.Cut(c.line, "\n")
-		t.Run(name, func(t *testing.T) { reader.try(t, c) })
-	}
-	isThere := func(line string) bool {
-		return slices.ContainsFunc(commands, func(c readmeCommand) bool { return c.line == line })
-	}
-	for line := range notRun {
-		if !isThere(line) {
-			t.Errorf("notRun has a command that is not in README.md: %s", line)
+			first, _, _ := strings.Cut(c.line, "\n")
+			t.Run(first, func(t *testing.T) { reader.try(t, c) })
 		}
 	}
-	for line := range readmeFails {
-		if !isThere(line) {
-			t.Errorf("readmeFails has a command that is not in README.md: %s", line)
-		}
+	for line := range left {
+		t.Errorf("notRun has a command that is on no page: %s", line)
 	}
 }
 
-// A readmeCommand is a command that README.md shows, and the output that it shows for it, if any.
+// A readmeCommand is a command that a page shows, and the output that it shows for it, if any.
 type readmeCommand struct{ line, output string }
 
 // readmeCommands returns the commands in the indented blocks and the sh blocks of a page. A block without a language that
@@ -124,12 +114,13 @@ func splitCommands(t *testing.T, script string) (commands []readmeCommand) {
 		command = ""
 	}
 	if strings.TrimSpace(command) != "" {
-		t.Fatalf("README.md: a shell does not understand: %s", command)
+		t.Fatalf("a shell does not understand: %s", command)
 	}
 	return commands
 }
 
-// A readmeReader does what README.md says, in a directory that has bin/tether and docs.
+// A readmeReader does what the pages say, in a directory that has bin/tether and docs. Its commands run on a server of its own, where a
+// person has the server in the background.
 type readmeReader struct {
 	*testEnv
 	shims string // a directory with programs that stand in for those of the system
@@ -146,13 +137,18 @@ func newReadmeReader(t *testing.T) *readmeReader {
 		t.Fatal(err)
 	}
 	r := &readmeReader{testEnv: newTestEnv(t), shims: t.TempDir()}
+	server := startTether(t, "serve", "--listen", "ws://127.0.0.1:0", "--state-dir", t.TempDir())
+	r.env = append(r.env, "TETHER_URL="+server.line(t))
 	// A person waits for a second. The test waits for the last event, because the machine may be busy.
 	script := fmt.Sprintf("#!/bin/sh\ni=0\nuntil grep -q process/closed \"$README_OUTPUT\" || [ $i = 3000 ]; do i=$((i+1)); %s 0.01; done\n", sleep)
+	// A person has one server. The test kills the worker of its own one only.
+	kill := fmt.Sprintf("#!/bin/sh\n[ \"$*\" = '-9 -f tether be-child worker' ] || exit 2\nfor p in $(cat /proc/%d/task/*/children); do\n\ttr '\\0' ' ' </proc/$p/cmdline | grep -q 'be-child worker' && kill -9 $p\ndone\n", server.Process.Pid)
 	err = errors.Join(
 		os.Mkdir(filepath.Join(r.work, "bin"), 0o755),
 		os.Symlink(released(t), filepath.Join(r.work, "bin", "tether")),
 		os.Symlink(docs, filepath.Join(r.work, "docs")),
 		os.WriteFile(filepath.Join(r.shims, "sleep"), []byte(script), 0o755),
+		os.WriteFile(filepath.Join(r.shims, "pkill"), []byte(kill), 0o755),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -160,12 +156,15 @@ func newReadmeReader(t *testing.T) *readmeReader {
 	return r
 }
 
-// try runs a command and compares its exit code and output with README.md.
+// try runs a command and compares its exit code and output with the page.
 func (r *readmeReader) try(t *testing.T, c readmeCommand) {
 	line, compare := c.line, compareOutput
 	switch {
-	case strings.Contains(line, "tether sandbox"):
+	case strings.HasPrefix(line, "tether sandbox"):
 		tethertest.NeedBubblewrap(t)
+	case strings.HasPrefix(line, "tether why"):
+		r.until(t, c)
+		return
 	case strings.HasPrefix(line, "node "):
 		if text, err := exec.Command("node", "--experimental-websocket", "-e", "WebSocket").CombinedOutput(); err != nil {
 			need.CannotRun(t, "there is no node with WebSockets: %v %s", err, text)
@@ -174,13 +173,26 @@ func (r *readmeReader) try(t *testing.T, c readmeCommand) {
 		line, compare = strings.ReplaceAll(line, readmeURL, server.line(t)), compareTour
 	}
 	stdout, code, stderr := r.shell(t, line)
-	if code != readmeFails[c.line] {
-		t.Errorf("exit code %d, want %d; standard output:\n%s\nstandard error:\n%s", code, readmeFails[c.line], stdout, stderr)
+	if code != 0 {
+		t.Errorf("exit code %d; standard output:\n%s\nstandard error:\n%s", code, stdout, stderr)
 	}
 	if c.output != "" {
 		compare(t, stdout, c.output)
 	}
 }
+
+// until runs a command until it prints what the page shows, with any numbers: the process that it describes gets there.
+func (r *readmeReader) until(t *testing.T, c readmeCommand) {
+	tethertest.Eventually(t, func() error {
+		stdout, code, stderr := r.shell(t, c.line)
+		if code != 0 || number.ReplaceAllString(stdout, "N") != number.ReplaceAllString(c.output, "N") {
+			return fmt.Errorf("exit code %d; the page shows\n%s\nthe command has printed\n%s%s", code, c.output, stdout, stderr)
+		}
+		return nil
+	})
+}
+
+var number = regexp.MustCompile(`[0-9]+`)
 
 // shell runs a command in a shell.
 func (r *readmeReader) shell(t *testing.T, line string) (stdout string, code int, stderr string) {
@@ -195,7 +207,8 @@ func (r *readmeReader) shell(t *testing.T, line string) (stdout string, code int
 	var complaints bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.work, out, &complaints
-	cmd.Env = append(slices.Clone(r.env), beTether+"=", "README_OUTPUT="+out.Name(), "PATH="+r.shims+string(os.PathListSeparator)+os.Getenv("PATH"))
+	path := strings.Join([]string{r.shims, filepath.Join(r.work, "bin"), os.Getenv("PATH")}, string(os.PathListSeparator))
+	cmd.Env = append(slices.Clone(r.env), beTether+"=", "README_OUTPUT="+out.Name(), "PATH="+path)
 	err = cmd.Run()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		t.Fatal(err)
@@ -207,27 +220,27 @@ func (r *readmeReader) shell(t *testing.T, line string) (stdout string, code int
 	return string(text), cmd.ProcessState.ExitCode(), complaints.String()
 }
 
-// sessionID is the id of a session, whole or cut off as in README.md.
+// sessionID is the id of a session, whole or cut off as on the page.
 var sessionID = regexp.MustCompile(`[0-9a-f]{8}-(…|[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})`)
 
-// compareOutput compares what a command has printed with README.md, where … stands for text that is left out.
+// compareOutput compares what a command has printed with the page, where … stands for text that is left out.
 func compareOutput(t *testing.T, got, want string) {
 	t.Helper()
 	pattern := regexp.QuoteMeta(sessionID.ReplaceAllString(want, "ID"))
 	pattern = "^" + strings.ReplaceAll(pattern, "…", ".*") + "$"
 	if got := sessionID.ReplaceAllString(got, "ID"); !regexp.MustCompile(pattern).MatchString(got) {
-		t.Errorf("README.md shows\n%s\nthe command has printed\n%s", want, got)
+		t.Errorf("the page shows\n%s\nthe command has printed\n%s", want, got)
 	}
 }
 
-// compareTour compares what docs/tour.mjs has printed with README.md. On a busy machine the connection may break at
-// another line than in README.md. So the test checks the steps, the lines and their numbers each for itself.
+// compareTour compares what docs/tour.mjs has printed with the page. On a busy machine the connection may break at
+// another line than on the page. So the test checks the steps, the lines and their numbers each for itself.
 func compareTour(t *testing.T, got, want string) {
 	t.Helper()
 	steps, lines := parseTour(t, got)
 	wantSteps, wantLines := parseTour(t, want)
 	if !slices.Equal(steps, wantSteps) || !slices.Equal(lines, wantLines) {
-		t.Errorf("README.md shows\n%s\nthe command has printed\n%s", want, got)
+		t.Errorf("the page shows\n%s\nthe command has printed\n%s", want, got)
 	}
 }
 
@@ -250,4 +263,45 @@ func parseTour(t *testing.T, tour string) (steps, lines []string) {
 		lines = append(lines, strings.Split(event[2], ", ")...)
 	}
 	return steps, lines
+}
+
+// The configurations of MCP clients in README.md are JSON, and start a command that exists.
+func TestReadmeConfigurations(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, span := range codeSpans(string(page)) {
+		if !strings.HasPrefix(span, "{") {
+			continue
+		}
+		var config map[string]map[string]struct {
+			Type, Command string
+			Args          []string
+		}
+		if err := json.Unmarshal([]byte(span), &config); err != nil {
+			t.Errorf("%s: %v", span, err)
+		}
+		for _, servers := range config {
+			for name, server := range servers {
+				found++
+				if err := checkCommandLine(server.Args); err != nil || server.Command != "tether" {
+					t.Errorf("%s: the server %s: %s: %v", span, name, server.Command, err)
+				}
+			}
+		}
+	}
+	for _, line := range documentedLines(string(page)) {
+		if _, command, add := strings.Cut(line, " mcp add build -- tether "); add {
+			found++
+			if err := checkCommandLine(strings.Fields(command)); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	}
+	if found != 4 {
+		t.Errorf("README.md has the configurations of %d clients", found)
+	}
 }

@@ -27,7 +27,7 @@ import (
 
 var allPictures = flag.Bool("all", false, "with -shots: pictures of each view, wide and narrow, light and dark, not only those of docs/console.md")
 
-// documented are the pictures that docs/console.md and README.md show.
+// documented are the pictures that docs/console.md shows.
 var documented = []string{
 	"overview-wide-light", "refused-wide-light", "typing-wide-dark", "find-wide-light", "recording-wide-dark",
 	"list-narrow-light", "terminal-narrow-dark",
