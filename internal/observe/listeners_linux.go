@@ -53,7 +53,8 @@ type listenerSearch struct {
 
 func newListenerSearch() *listenerSearch {
 	s := &listenerSearch{look: look{deadline: time.Now().Add(listenersTime)}, networks: map[string]map[uint64]netip.AddrPort{}}
-	s.own, _ = os.Readlink("/proc/self/ns/net")
+	// The main thread, that of /proc/self, may be one that starts processes in another network.
+	s.own, _ = os.Readlink("/proc/thread-self/ns/net")
 	return s
 }
 

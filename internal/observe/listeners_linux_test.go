@@ -1,11 +1,69 @@
 package observe
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
+	"runtime"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
+
+// beOffline in the environment makes the test's program look at its parent, with its main thread in a network without a way out.
+const beOffline = "OBSERVE_BE_OFFLINE"
+
+func init() {
+	if os.Getenv(beOffline) == "" {
+		return
+	}
+	runtime.LockOSThread() // init runs on the main thread
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		fmt.Println(err)
+		os.Exit(offlineDenied)
+	}
+	done := make(chan struct{})
+	go func() { // on another thread
+		defer close(done)
+		for _, l := range newListenerSearch().of(os.Getppid(), map[uint64]bool{}) {
+			if l.Inside {
+				fmt.Printf("%+v\n", l)
+				os.Exit(1)
+			}
+		}
+	}()
+	<-done
+	os.Exit(0)
+}
+
+// offlineDenied is the exit code of a program that may not make networks.
+const offlineDenied = 2
+
+// The network of the program is not that of its main thread, which may start commands in a network of their own.
+func TestListenersWithTheMainThreadOffline(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), beOffline+"=1")
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == offlineDenied {
+		t.Skipf("this user may not make networks: %s", out)
+	}
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
 
 func TestSocketAddress(t *testing.T) {
 	t.Parallel()
