@@ -60,9 +60,13 @@ var builtTypeScript = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	sources, err := filepath.Glob(filepath.Join("..", "typescript", "src", "*.ts"))
-	if err != nil {
-		return err
+	var sources []string
+	for _, pattern := range []string{"*.ts", filepath.Join("*", "*.ts")} {
+		found, err := filepath.Glob(filepath.Join("..", "typescript", "src", pattern))
+		if err != nil {
+			return err
+		}
+		sources = append(sources, found...)
 	}
 	for _, name := range sources {
 		if source, err := os.Stat(name); err != nil || source.ModTime().After(built.ModTime()) {
@@ -212,6 +216,7 @@ type result struct {
 	Size        int64    `json:"size"`
 	IsFile      bool     `json:"isFile"`
 	IsDirectory bool     `json:"isDirectory"`
+	Port        uint16   `json:"port"`
 	summary
 }
 

@@ -30,7 +30,7 @@ import (
 func runGoAgent(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	g := &goAgent{ctx: ctx, processes: map[string]*goProcess{}}
+	g := &goAgent{ctx: ctx, processes: map[string]*goProcess{}, forwards: map[string]*goForward{}}
 	var tasks sync.WaitGroup
 	var writing sync.Mutex
 	lines := bufio.NewScanner(in)
@@ -55,6 +55,9 @@ func runGoAgent(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	cancel()
 	tasks.Wait()
+	for _, f := range g.forwards {
+		f.stop()
+	}
 	if g.client != nil {
 		g.client.Close()
 	}
@@ -79,6 +82,9 @@ func errorName(err error) string {
 	}
 	if _, ok := errors.AsType[*client.ServerError](err); ok {
 		return "refused"
+	}
+	if _, ok := errors.AsType[errPort](err); ok {
+		return "port"
 	}
 	return "other"
 }
@@ -109,6 +115,7 @@ type command struct {
 	Scheme    string
 	Host      string
 	Port      int
+	Forward   string
 }
 
 type goAgent struct {
@@ -117,6 +124,7 @@ type goAgent struct {
 
 	mu        sync.Mutex
 	processes map[string]*goProcess
+	forwards  map[string]*goForward
 }
 
 type goProcess struct {
@@ -165,7 +173,7 @@ func (g *goAgent) carryOut(c command) (any, error) {
 		}
 		return map[string]any{"proxy": address}, nil
 	}
-	if c.Process != "" && c.Do != "start" {
+	if c.Process != "" && c.Do != "start" && c.Do != "forward" {
 		g.mu.Lock()
 		p := g.processes[c.Process]
 		g.mu.Unlock()
@@ -203,7 +211,7 @@ func (g *goAgent) carryOut(c command) (any, error) {
 		}
 		return map[string]any{"size": info.Size(), "isFile": info.Mode().IsRegular(), "isDirectory": info.IsDir()}, nil
 	}
-	return nil, fmt.Errorf("unknown command %q", c.Do)
+	return g.carryOutPorts(c)
 }
 
 func (g *goAgent) connect(c command) (any, error) {

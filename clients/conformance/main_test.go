@@ -11,8 +11,11 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// beAgent in the environment makes the test's program the agent of the Go client.
-const beAgent = "TETHER_CONFORMANCE_AGENT"
+// Either of these in the environment makes the test's program the agent of the Go client, or a command that serves a port.
+const (
+	beAgent = "TETHER_CONFORMANCE_AGENT"
+	beEcho  = "TETHER_CONFORMANCE_ECHO"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(beAgent) != "" {
@@ -21,6 +24,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if os.Getenv(beEcho) != "" {
+		serveEcho()
 	}
 	tethertest.StopIgnoringSignals()
 	goleak.VerifyTestMain(m)

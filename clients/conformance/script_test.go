@@ -73,6 +73,16 @@ var script = []struct {
 	{"no proxy", noProxy},
 	{"through a proxy", throughProxies},
 	{"proxy that refuses", refusingProxies},
+	{"ports through cuts", portsThroughCuts},
+	{"lost acknowledgements of ports", lostAcknowledgements},
+	{"half-closed ports", halfClosedPorts},
+	{"refused ports", refusedPorts},
+	{"reset ports", resetPorts},
+	{"ports whose readers do not read", stuckPorts},
+	{"many connections to a port", manyPorts},
+	{"port of a process", portOfProcess},
+	{"port that the server has lost", lostPort},
+	{"much through a port", muchThroughPort},
 }
 
 func TestClients(t *testing.T) {

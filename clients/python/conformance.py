@@ -24,6 +24,7 @@ ERRORS = (  # the names of errors in answers; the first that fits
     (tetherexec.UnknownProcessError, "unknownProcess"),
     (tetherexec.NotFoundError, "notFound"),
     (tetherexec.GapError, "gap"),
+    (tetherexec.PortError, "port"),
     (tetherexec.ConnectError, "connect"),
     (tetherexec.ClosedError, "closed"),
     (tetherexec.ServerError, "refused"),
@@ -55,6 +56,7 @@ class Agent:
         self.processes: dict[str, tetherexec.Process] = {}
         self.streams: dict[str, dict[str, Summary]] = {}
         self.last: dict[str, int] = {}  # the number of the last event of each process
+        self.forwards: dict[str, tetherexec.Forward] = {}
 
     async def proxy(self, c: Any) -> dict:
         proxy = _proxy.proxy_for(c["scheme"] == "wss", c["host"], c["port"], c["env"])
@@ -143,6 +145,35 @@ class Agent:
     async def stat(self, c: Any) -> dict:
         facts = await self.client.files.stat(c["path"])
         return {"size": facts["size"], "isFile": facts["isFile"], "isDirectory": facts["isDirectory"]}
+
+    async def forward(self, c: Any) -> dict:
+        target = self.processes[c["process"]] if "process" in c else c["port"]
+        forward = self.forwards[c["forward"]] = self.client.forward(target, host=c.get("host"))
+        return {"port": (await forward.__aenter__()).port}
+
+    async def stopForward(self, c: Any) -> dict:
+        await self.forwards.pop(c["forward"]).__aexit__()
+        return {}
+
+    async def exchange(self, c: Any) -> dict:
+        """Sends bytes to a port, and reads what comes back, to the end."""
+        summary = Summary()
+        async with await self.client.connect_port(c["port"], host=c.get("host")) as stream:
+
+            async def send() -> None:
+                try:
+                    await stream.write(lines(c["first"], c["last"]))
+                    await stream.write_eof()
+                except tetherexec.PortError:
+                    pass  # reading fails, too
+
+            sending = asyncio.ensure_future(send())
+            try:
+                while data := await stream.read():
+                    summary.add(data)
+            finally:
+                await sending
+        return summary.report()
 
     async def carry_out(self, c: Any) -> dict:
         try:

@@ -15,6 +15,7 @@ from .errors import (
     FileChangedError,
     GapError,
     NotFoundError,
+    PortError,
     ProtocolError,
     RecoveryTimeoutError,
     ServerError,
@@ -27,6 +28,7 @@ from .errors import (
     UnsupportedError,
 )
 from .files import Files, path_uri
+from .ports import Forward, PortStream
 from .process import Closed, Event, Exit, Gap, Output, Process
 
 __all__ = [name for name in dir() if not name.startswith("_")]

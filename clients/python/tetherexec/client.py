@@ -24,6 +24,7 @@ from .errors import (
     UnsupportedError,
 )
 from .files import Files
+from .ports import Forward, Ports, PortStream
 from .process import Process
 
 log = logging.getLogger("tetherexec")
@@ -81,6 +82,7 @@ class Client:
         self._granted_ms = REFERENCE_TTL_MS
         self._features: frozenset[str] = frozenset()
         self._processes: dict[str, Process] = {}
+        self._ports = Ports(self)
         self._buffered = 0
         self._final_acks: dict[str, int] = {}  # of processes that are over; they are repeated on the next connection
         self._ids = secrets.token_hex(4)
@@ -162,6 +164,7 @@ class Client:
                 await connection.ended.wait()
                 self._changed.clear()
                 self._connection = None
+                self._ports.connection_lost()
                 await connection.close()
                 log.info("connection lost: %s", connection.cause)
                 self._install(await self._recover(connection))
@@ -235,6 +238,7 @@ class Client:
         for process in list(self._processes.values()):
             process._fail(self._failure)
         self._processes.clear()
+        self._ports.fail(self._failure)
         self._changed.set()
 
     async def close(self, end_session: bool = True) -> None:
@@ -254,6 +258,7 @@ class Client:
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
+        await self._ports.wait()
 
     # Requests.
 
@@ -293,6 +298,8 @@ class Client:
             process = self._processes.get(params["processId"])
             if process is not None:
                 await process._notified(method, params)
+        elif method in (protocol.NOTE_PORT_DATA, protocol.NOTE_PORT_ACKED, protocol.NOTE_PORT_FAILED):
+            self._ports.notified(method, params)
 
     async def _asked(self, method: str, params: Any) -> Any:
         """Answers a request of the server; None: the client does not know it."""
@@ -456,6 +463,29 @@ class Client:
         finally:
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
+
+    # Ports.
+
+    async def connect_port(self, port: int, *, host: str | None = None) -> PortStream:
+        """Connects to a port of a host, a name or an address that the server may reach; without one to the server's own machine, by
+        127.0.0.1 or ::1.
+        """
+        return await self._ports.connect(host, port)
+
+    def forward(
+        self,
+        target: int | Process,
+        *,
+        host: str | None = None,
+        local_port: int = 0,
+        local_host: str = "127.0.0.1",
+        on_error: Callable[[Exception], None] | None = None,
+    ) -> Forward:
+        """Listens on local_port of local_host, and forwards each connection to the target: a port of host, or the only port on which a
+        process listens. `async with client.forward(5432) as f` listens on any free port, f.port, until the end of the block.
+        on_error is called for each connection that has failed.
+        """
+        return Forward(self, target, host, local_host, local_port, on_error)
 
 
 def _worth_retrying(error: ServerError) -> bool:

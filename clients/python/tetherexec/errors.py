@@ -45,6 +45,10 @@ class GapError(TetherError):
         self.first, self.last = first, last
 
 
+class PortError(TetherError):
+    """A forwarded connection has failed, for example because the target has reset it."""
+
+
 class FileChangedError(TetherError):
     """The file was changed while it was read over several connections."""
 

@@ -39,6 +39,54 @@ export async function sha256(data: Uint8Array): Promise<string> {
   return Array.from(digest, (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
+/** A ByteQueue is a sequence of bytes that grows at its end and shrinks at its beginning. */
+export class ByteQueue {
+  length = 0;
+  private blocks: Uint8Array[] = [];
+  private skip = 0; // bytes of the first block that are gone
+
+  push(data: Uint8Array): void {
+    if (data.length === 0) return;
+    this.length += data.length;
+    const last = this.blocks.at(-1);
+    // Small pieces are joined, so that many of them cost little more than their bytes.
+    if (last && last.length + data.length <= joinBelow) this.blocks[this.blocks.length - 1] = concat([last, data]);
+    else this.blocks.push(data);
+  }
+
+  /** Removes and returns the first bytes: a block, or what is left of one. */
+  shift(): Uint8Array {
+    const first = this.blocks.shift()!.subarray(this.skip);
+    this.skip = 0;
+    this.length -= first.length;
+    return first;
+  }
+
+  /** Removes the first n bytes. */
+  drop(n: number): void {
+    this.length -= n;
+    this.skip += n;
+    while (this.blocks.length > 0 && this.skip >= this.blocks[0]!.length) this.skip -= this.blocks.shift()!.length;
+  }
+
+  /** Returns at most size bytes from an offset on. */
+  slice(offset: number, size: number): Uint8Array {
+    const pieces: Uint8Array[] = [];
+    offset += this.skip;
+    for (const block of this.blocks) {
+      if (size === 0) break;
+      const piece = block.subarray(offset, offset + size);
+      offset = Math.max(0, offset - block.length);
+      size -= piece.length;
+      if (piece.length > 0) pieces.push(piece);
+    }
+    return pieces.length === 1 ? pieces[0]! : concat(pieces);
+  }
+}
+
+/** joinBelow is the size up to which pieces of a ByteQueue are joined. */
+const joinBelow = 4 << 10;
+
 /** A Signal wakes those that wait for it, once. */
 export class Signal {
   private resolvers: (() => void)[] = [];

@@ -18,6 +18,8 @@ import {
   UnsupportedError,
 } from "./errors.js";
 import { Files } from "./files.js";
+import { Forward, type ForwardOptions } from "./forward.js";
+import { Ports, type PortOptions, type PortStream } from "./ports.js";
 import { Process, type Exit } from "./process.js";
 import * as protocol from "./protocol.js";
 import { openSocket } from "./socket.js";
@@ -87,6 +89,8 @@ export class Client {
   publicId = "";
   info?: protocol.EnvironmentInfo;
   readonly files = new Files(this);
+  /** @internal */
+  readonly ports = new Ports(this);
   /** @internal bytes of output that wait for readers */
   buffered = 0;
 
@@ -173,6 +177,7 @@ export class Client {
         await connection.ended;
         if (this.failure) return;
         this.connection = undefined;
+        this.ports.connectionLost();
         const next = await this.recover(connection.cause!);
         if (this.failure) next.close();
         else this.install(next);
@@ -247,6 +252,7 @@ export class Client {
     this.failure ??= e;
     for (const process of this.processes.values()) process.fail(this.failure);
     this.processes.clear();
+    this.ports.fail(this.failure);
     this.changed.send();
   }
 
@@ -310,6 +316,8 @@ export class Client {
   private notified(connection: Connection, method: string, params: unknown): void {
     if (method === protocol.NoteProcessOutput || method === protocol.NoteProcessExited || method === protocol.NoteProcessClosed) {
       this.processes.get((params as { processId: string }).processId)?.notified(method, params, connection);
+    } else if (method === protocol.NotePortData || method === protocol.NotePortAcked || method === protocol.NotePortFailed) {
+      this.ports.notified(method, params);
     }
   }
 
@@ -445,6 +453,21 @@ export class Client {
       void process.write(input).then(() => process.closeStdin()).catch(() => {});
     }
     return process.communicate();
+  }
+
+  // Ports.
+
+  /** Connects to a port that the executor reaches. */
+  connectPort(port: number, options: PortOptions = {}): Promise<PortStream> {
+    return this.ports.connect(port, options);
+  }
+
+  /**
+   * Listens on a local port, and forwards each connection to the target: a port, or the only one on which a process listens. Not in
+   * browsers, where connectPort is all there is.
+   */
+  forward(target: number | Process, options: ForwardOptions = {}): Promise<Forward> {
+    return new Forward(this, options).listen(target);
   }
 }
 

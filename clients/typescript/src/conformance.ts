@@ -19,6 +19,7 @@ const errors: [new (...args: never[]) => Error, string][] = [
   [tether.UnknownProcessError, "unknownProcess"],
   [tether.NotFoundError, "notFound"],
   [tether.GapError, "gap"],
+  [tether.PortError, "port"],
   [tether.ConnectError, "connect"],
   [tether.ClosedError, "closed"],
   [tether.ServerError, "refused"],
@@ -72,6 +73,7 @@ interface Command {
   scheme: string;
   host: string;
   port: number;
+  forward: string;
 }
 
 /** A Started process, and what was read of it. */
@@ -83,6 +85,7 @@ interface Started {
 
 let client: tether.Client;
 const started = new Map<string, Started>();
+const forwards = new Map<string, tether.Forward>();
 
 const commands: Record<string, (c: Command) => Promise<unknown>> = {
   async proxy(c) {
@@ -148,6 +151,22 @@ const commands: Record<string, (c: Command) => Promise<unknown>> = {
   async stat(c) {
     const { size, isFile, isDirectory } = await client.files.stat(c.path);
     return { size, isFile, isDirectory };
+  },
+  async forward(c) {
+    const forward = await client.forward(c.process ? started.get(c.process)!.process : c.port, { host: c.host });
+    forwards.set(c.forward, forward);
+    return { port: forward.port };
+  },
+  stopForward: (c) => forwards.get(c.forward)!.close(),
+  /** Sends bytes to a port, and reads what comes back, to the end. */
+  async exchange(c) {
+    const stream = await client.connectPort(c.port, { host: c.host });
+    const summary = new Summary();
+    const sending = stream.write(lines(c.first, c.last)).then(() => stream.end());
+    sending.catch(() => {}); // reading fails, too
+    for await (const data of stream) summary.add(data);
+    await stream.close();
+    return summary.report();
   },
 };
 

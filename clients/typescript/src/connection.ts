@@ -34,6 +34,7 @@ export class Connection {
 
   private end!: () => void;
   private readonly calls = new Map<number, Call>();
+  private readonly delivering = new Set<() => void>();
   private readonly slot = new Signal();
   private lastId = 0;
   private goodbye = false;
@@ -65,6 +66,18 @@ export class Connection {
 
   notify(method: string, params: unknown): void {
     if (!this.cause) this.socket.send(JSON.stringify({ method, params }));
+  }
+
+  /** Sends a notification and waits until it is on its way, or the connection has ended. */
+  deliver(method: string, params: unknown): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.cause) return resolve();
+      this.delivering.add(resolve);
+      this.socket.send(JSON.stringify({ method, params }), () => {
+        this.delivering.delete(resolve);
+        resolve();
+      });
+    });
   }
 
   pause(): boolean {
@@ -145,6 +158,7 @@ export class Connection {
     this.socket.drop();
     for (const call of this.calls.values()) call.reject(new ConnectionLost(cause.message, !this.replaced));
     this.calls.clear();
+    for (const resolve of this.delivering) resolve();
     this.slot.send();
     this.end();
   }

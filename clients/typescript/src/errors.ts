@@ -49,6 +49,9 @@ export class GapError extends TetherError {
   }
 }
 
+/** A forwarded connection has failed, for example because the target has reset it. */
+export class PortError extends TetherError {}
+
 /** The file was changed while it was read over several connections. */
 export class FileChangedError extends TetherError {}
 

@@ -10,9 +10,14 @@ const connectTimeoutMs = 10_000;
 /** maxMessage is the size of the largest message of a server. */
 const maxMessage = 64 << 20;
 
+/** Above maxBuffered, a message waits in browsers before it counts as sent. */
+const maxBuffered = 1 << 20;
+const pollMs = 10;
+
 /** A Socket is an open WebSocket. */
 export interface Socket {
-  send(text: string): void;
+  /** sent is called when the message is on its way, or the connection has ended. */
+  send(text: string, sent?: () => void): void;
   /** Ends the connection without waiting for the peer. */
   drop(): void;
   /** Stops the reading of messages, and goes on with it. Browsers cannot do that. */
@@ -44,7 +49,7 @@ async function openNodeSocket(url: string, token: string | undefined): Promise<S
     perMessageDeflate: false,
   });
   const socket: Socket = {
-    send: (text) => ws.send(text, () => {}), // an error ends the connection, too
+    send: (text, sent) => ws.send(text, () => sent?.()), // an error ends the connection, too
     drop: () => ws.terminate(),
     pause: () => ws.pause(),
     resume: () => ws.resume(),
@@ -95,7 +100,14 @@ async function tunnelTo(url: string): Promise<((options: object) => Duplex) | un
 function openBrowserSocket(url: string): Promise<Socket> {
   const ws = new WebSocket(url);
   const socket: Socket = {
-    send: (text) => ws.send(text),
+    send: (text, sent) => {
+      ws.send(text);
+      const check = () => {
+        if (ws.bufferedAmount <= maxBuffered || ws.readyState !== ws.OPEN) sent?.();
+        else setTimeout(check, pollMs); // there is no event
+      };
+      check();
+    },
     drop: () => ws.close(),
     onMessage: () => {},
     onEnd: () => {},
