@@ -179,6 +179,7 @@ const (
 	FeatureAttributes = "fileAttributes"
 	FeatureOneStream  = "oneStream"
 	FeatureKeeper     = "keeper"
+	FeatureReload     = "reload"
 	FeatureLimits     = "limits"
 	FeatureUsage      = "usage"
 	FeatureSurvivors  = "survivors"

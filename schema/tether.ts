@@ -326,6 +326,7 @@ export const MethodSessionList = "tether/session/list";
 export const MethodSessionEnd = "tether/session/end";
 export const MethodKeeperState = "tether/keeper/state";
 export const MethodKeeperUpgrade = "tether/keeper/upgrade";
+export const MethodReload = "tether/reload";
 export const MethodConsoleCode = "tether/console/code";
 /**
  * NoteGoodbye is the last notification of a server that shuts down and ends its sessions,
@@ -1780,6 +1781,21 @@ export type RedirectPolicy =
   | "follow"
   | "stop";
 
+/** ReloadResult answers tether/reload. */
+export interface ReloadResult {
+  settings: ReloadedSettings[];
+  /** names of settings of the configuration file that have changed, and need a restart of the server */
+  restart: string[];
+}
+
+/** ReloadedSettings says what has become of settings that were read again. */
+export interface ReloadedSettings {
+  kind: string;
+  changed: boolean;
+  /** why they cannot be used: the earlier ones stay in force. "": they can */
+  error?: string;
+}
+
 /** RemoveParams removes a file or a directory. */
 export interface RemoveParams {
   path: PathURI;
@@ -2626,6 +2642,8 @@ export interface ExecRequests {
   "tether/keeper/state": { params: NoParams; result: KeeperState };
   /** Lets one browser use the server's console as this client. Feature: console. */
   "tether/console/code": { params: Empty; result: ConsoleCode };
+  /** Reads the settings of the server again. Feature: reload. */
+  "tether/reload": { params: NoParams; result: ReloadResult };
   /** Lets the server go on with another program. Feature: keeper. */
   "tether/keeper/upgrade": { params: UpgradeParams; result: UpgradeResult };
 }

@@ -111,6 +111,7 @@ var ExecCalls = []Call{
 	{MethodSessionEnd, FromClient, (*SessionEndParams)(nil), (*SessionEndResult)(nil), "endSession", "Ends a session and kills its processes."},
 	{MethodKeeperState, FromClient, (*NoParams)(nil), (*KeeperState)(nil), "keeper", "Describes the keeper and the worker of the server."},
 	{MethodConsoleCode, FromClient, (*Empty)(nil), (*ConsoleCode)(nil), "console", "Lets one browser use the server's console as this client."},
+	{MethodReload, FromClient, (*NoParams)(nil), (*ReloadResult)(nil), "reload", "Reads the settings of the server again."},
 	{MethodKeeperUpgrade, FromClient, (*UpgradeParams)(nil), (*UpgradeResult)(nil), "keeper", "Lets the server go on with another program."},
 }
 

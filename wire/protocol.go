@@ -44,6 +44,7 @@ const (
 	MethodSessionEnd          = "tether/session/end"
 	MethodKeeperState         = "tether/keeper/state"
 	MethodKeeperUpgrade       = "tether/keeper/upgrade"
+	MethodReload              = "tether/reload"
 	MethodConsoleCode         = "tether/console/code"
 
 	// NoteGoodbye is the last notification of a server that shuts down and ends its sessions,

@@ -32,7 +32,7 @@ type appServerFlags struct {
 }
 
 // newAppServer is `tether app-server`.
-func newAppServer(stdin, stdout *os.File) *cobra.Command {
+func newAppServer(args []string, stdin, stdout *os.File) *cobra.Command {
 	var flags appServerFlags
 	cmd := &cobra.Command{
 		Use:   nameAppServer + " [flags]",
@@ -55,15 +55,16 @@ func newAppServer(stdin, stdout *os.File) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			r := newReloader(cmd, nameAppServer, args, &flags, &flags.log, func() reloadable { return new(appServerFlags) })
 			if done, err := flags.file.done(stdout); done || err != nil {
 				return err
 			}
 			a := appServing{
 				cfg:    appserver.Config{Version: versionText(), Subreaper: true, Log: flags.log.open(stderr)},
-				listen: listenCfg, stdin: stdin, stdout: stdout, stderr: stderr,
+				listen: listenCfg, reload: r, stdin: stdin, stdout: stdout, stderr: stderr,
 			}
 			s := keepable{
-				listen: listenCfg, flags: flags.keeper, log: a.cfg.Log, logFormat: flags.log.format.value, killOrphans: true,
+				listen: listenCfg, flags: flags.keeper, log: a.cfg.Log, logFormat: flags.log.format.value, reload: r, killOrphans: true,
 				state:    func(socket *os.File) (*worker.State, error) { return worker.NewListener(socket), nil },
 				announce: a.announce, alone: a.alone, kept: a.kept,
 			}
@@ -109,6 +110,15 @@ func (f *appServerFlags) config(stderr io.Writer) (listen.Config, error) {
 	return f.listen.config(stderr)
 }
 
+func (f *appServerFlags) fileFlags() *configFlags { return &f.file }
+
+// settings implements reloadable.
+func (f *appServerFlags) settings(stderr io.Writer) (s serverSettings, err error) {
+	s.listen, err = f.config(stderr)
+	s.level = f.log.minimum()
+	return s, err
+}
+
 // controlSocket returns the path where clients expect the app-server of a user. It makes
 // the directory.
 func controlSocket() (string, error) {
@@ -127,6 +137,7 @@ func controlSocket() (string, error) {
 type appServing struct {
 	cfg           appserver.Config
 	listen        listen.Config
+	reload        *reloader
 	stdin, stdout *os.File
 	stderr        io.Writer
 }
@@ -154,6 +165,8 @@ func (a *appServing) alone(ctx context.Context, l *listen.Listener) (err error) 
 	}
 	<-caught
 	if l != nil {
+		a.reload.listener = l
+		defer a.reload.onHangup()()
 		if err := a.announce(l); err != nil {
 			s.Close()
 			return err
@@ -174,11 +187,11 @@ func (a *appServing) alone(ctx context.Context, l *listen.Listener) (err error) 
 
 // kept makes the server of a worker.
 func (a *appServing) kept(k *keptServing, events worker.Events) (workerServer, error) {
-	socket, order, err := worker.ReceiveListener(k.worker, a.cfg.Log, k.prepare, events)
+	door, order, err := worker.ReceiveListener(k.worker, a.cfg.Log, k.prepare, events)
 	if err != nil {
 		return nil, err
 	}
-	if err := k.listen(socket); err != nil {
+	if err := k.listen(door); err != nil {
 		return nil, err
 	}
 	a.cfg.Earlier, k.beat = order.Number > 1, order.Beat

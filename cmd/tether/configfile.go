@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,9 @@ const (
 	flagCheckConfig = "check-config"
 	flagServer      = "server"
 	flagStdio       = "stdio" // of the app-server: short for --listen stdio://
+
+	// flagFromFile stands before the settings of the file on the command line of a worker.
+	flagFromFile = "settings-of-file-follow"
 )
 
 // configFlags say where the settings of a server are that are not on its command line.
@@ -34,6 +38,8 @@ type configFlags struct {
 func (f *configFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.path, flagConfigFile, "", "`PATH` of a configuration file with settings that are not given as\nflags; empty: none (default $"+settings.Variable+", else tether/tether.toml in\n$XDG_CONFIG_HOME or ~/.config, else /etc/tether/tether.toml)")
 	fs.BoolVar(&f.check, flagCheckConfig, false, "check the flags and the configuration file, and end")
+	fs.Bool(flagFromFile, false, "for the workers of a keeper")
+	fs.Lookup(flagFromFile).Hidden = true
 	group(fs, "Configuration", flagConfigFile, flagCheckConfig)
 }
 
@@ -43,12 +49,17 @@ func (f *configFlags) apply(cmd *cobra.Command, table string) error {
 	if _, worker := reexec.WorkerArguments(os.Args); worker {
 		return nil
 	}
-	file, err := f.find(cmd.Flags())
+	return f.read(cmd.Flags(), table)
+}
+
+// read is apply, also in a worker.
+func (f *configFlags) read(fs *pflag.FlagSet, table string) error {
+	file, err := f.find(fs)
 	if err != nil || file == nil {
 		return err
 	}
 	for _, s := range file.Settings[table] {
-		if err := f.set(cmd.Flags(), file, s); err != nil {
+		if err := f.set(fs, file, s); err != nil {
 			return fmt.Errorf("%s: [%s] %w", file.Path, table, err)
 		}
 	}
@@ -118,7 +129,7 @@ func reason(err error) error {
 
 // arguments returns the command line together with the settings of the file, for workers.
 func (f *configFlags) arguments(args []string) []string {
-	return append(args[:len(args):len(args)], f.taken...)
+	return slices.Concat(args, []string{"--" + flagFromFile}, f.taken)
 }
 
 // done reports that the settings are right, if only that was asked.

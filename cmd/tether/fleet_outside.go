@@ -6,6 +6,8 @@ import (
 	"context"
 	"io"
 	"os"
+
+	"github.com/spf13/cobra"
 )
 
 // These commands have checked their flags. Each replaces this process by tether-fleet, which does the work.
@@ -18,7 +20,7 @@ func (a *hubAdd) run(*os.File) error { return withFleet.become(nameHub, a.args) 
 
 func (r *hubRevoke) run(io.Writer) error { return withFleet.become(nameHub, r.args) }
 
-func (f *gatewayFlags) run(context.Context, *os.File, io.Writer) error {
+func (f *gatewayFlags) run(*cobra.Command, *os.File) error {
 	return withFleet.become(nameGateway, f.args)
 }
 

@@ -46,19 +46,23 @@ func newGateway(args []string, stdout *os.File) *cobra.Command {
 			if err := flags.bus.complete(); err != nil {
 				return err
 			}
-			return flags.run(cmd.Context(), stdout, cmd.ErrOrStderr())
+			return flags.run(cmd, stdout)
 		},
 	}
+	flags.define(cmd)
+	return cmd
+}
+
+func (f *gatewayFlags) define(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	flags.bus.define(fs, "add-gateway")
-	fs.StringVar(&flags.listen.cfg.URL, "listen", listen.DefaultURL, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT or unix://PATH")
+	f.bus.define(fs, "add-gateway")
+	fs.StringVar(&f.listen.cfg.URL, "listen", listen.DefaultURL, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT or unix://PATH")
 	group(fs, "Where to listen", "listen")
-	flags.listen.define(fs)
-	flags.door.define(fs)
-	fs.Var(&flags.window, "window", "how much a session may have in flight in each direction between the\ngateway and its host (default 1MiB)")
-	flags.log.define(fs, "warn")
+	f.listen.define(fs)
+	f.door.define(fs)
+	fs.Var(&f.window, "window", "how much a session may have in flight in each direction between the\ngateway and its host (default 1MiB)")
+	f.log.define(fs, "warn")
 	onlyOnce(fs)
-	flags.file.define(fs)
-	return cmd
+	f.file.define(fs)
 }

@@ -3,25 +3,37 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/tetherexec/tether/internal/fleet/gateway"
 )
 
+func (f *gatewayFlags) fileFlags() *configFlags { return &f.file }
+
+// settings implements reloadable.
+func (f *gatewayFlags) settings(stderr io.Writer) (s serverSettings, err error) {
+	s.level = f.log.minimum()
+	if s.listen, err = f.listen.config(stderr); err == nil {
+		s.listen.Console, err = f.door.config()
+	}
+	return s, err
+}
+
 // run runs a gateway until a signal ends it.
-func (f *gatewayFlags) run(ctx context.Context, stdout *os.File, stderr io.Writer) error {
+func (f *gatewayFlags) run(cmd *cobra.Command, stdout *os.File) error {
+	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 	prepareRelay()
-	cfg, err := f.listen.config(stderr)
+	set, err := f.settings(stderr)
 	if err != nil {
 		return err
 	}
-	if cfg.Console, err = f.door.config(); err != nil {
-		return err
-	}
+	cfg := set.listen
+	r := newReloader(cmd, nameGateway, f.args, f, &f.log, func() reloadable { return new(gatewayFlags) })
 	if done, err := f.file.done(stdout); done || err != nil {
 		return err
 	}
@@ -50,6 +62,8 @@ func (f *gatewayFlags) run(ctx context.Context, stdout *os.File, stderr io.Write
 	if err != nil {
 		return fmt.Errorf("open the gateway: %w", err)
 	}
+	r.listener = l
+	defer r.onHangup()()
 	if err := printURL(stdout, l); err != nil {
 		return err
 	}

@@ -71,6 +71,7 @@ type keepable struct {
 	flags     keeperFlags
 	log       *slog.Logger
 	logFormat string
+	reload    *reloader
 
 	check    func() error                                            // finds settings with which no worker could serve; nil: there are none
 	state    func(socket *os.File) (*worker.State, error)            // makes what its workers share
@@ -236,7 +237,9 @@ type workerServer interface {
 type keptServing struct {
 	worker    *keep.Worker
 	listenCfg listen.Config
-	listener  *listen.Listener             // nil: not yet opened
+	listener  *listen.Listener // nil: not yet opened
+	reload    *reloader
+	settings  *serverSettings              // what an earlier worker has read; nil: none has, or it was the same as at the start
 	beat      time.Duration                // how often the keeper wants a sign of life; 0: never
 	server    atomic.Pointer[workerServer] // nil: it does not serve yet
 }
@@ -260,14 +263,24 @@ func (k *keepable) serveKept(ctx context.Context) error {
 	if k.durable {
 		ctx = k.unlessOrphaned(ctx, w)
 	}
-	serving := &keptServing{worker: w, listenCfg: k.listen}
-	s, err := k.kept(serving, worker.Events{Drain: serving.drain, Lost: func(err error) {
-		lost(fmt.Errorf("%w: %w", errKeeperLost, err))
-	}})
+	serving := &keptServing{worker: w, listenCfg: k.listen, reload: k.reload}
+	hangups := make(chan os.Signal, 1)
+	s, err := k.kept(serving, worker.Events{
+		Drain: serving.drain,
+		Reload: func() {
+			select {
+			case hangups <- syscall.SIGHUP:
+			default: // the settings will be read after this
+			}
+		},
+		Lost: func(err error) { lost(fmt.Errorf("%w: %w", errKeeperLost, err)) },
+	})
 	if err != nil {
 		return withExitStatus(err)
 	}
 	l := serving.listener
+	k.reload.listener, k.reload.keep = l, func(taken []string) error { return worker.KeepSettings(w, taken) }
+	defer k.reload.on(hangups)()
 	<-caught
 	serving.server.Store(&s)
 	if err := w.Ready(); err != nil {
@@ -311,17 +324,39 @@ func (k *keepable) unlessOrphaned(ctx context.Context, w *keep.Worker) context.C
 }
 
 // prepare opens the listener of a spare, so that files which are missing are found in time. Clients stay with the worker.
-func (k *keptServing) prepare(socket *os.File) (err error) {
-	k.listener, err = listen.Inherit(k.listenCfg, socket)
-	return err
+func (k *keptServing) prepare(door worker.Door) error {
+	if err := k.restore(door); err != nil {
+		return err
+	}
+	l, err := listen.Inherit(k.listenCfg, door.Socket)
+	k.listener = l
+	return withListenFlags(k.listenCfg, err)
 }
 
-// listen opens the listener, unless prepare has done it.
-func (k *keptServing) listen(socket *os.File) error {
-	if k.listener != nil {
-		return socket.Close()
+// listen opens the listener. If prepare has done it, the earlier worker may have read other tokens and certificates since.
+func (k *keptServing) listen(door worker.Door) error {
+	if k.listener == nil {
+		return k.prepare(door)
 	}
-	return withListenFlags(k.listenCfg, k.prepare(socket))
+	door.Socket.Close()
+	if err := k.restore(door); err != nil {
+		return err
+	}
+	_, err := k.listener.ReloadTokens(k.listenCfg.Auth)
+	if err == nil {
+		_, err = k.listener.ReloadCertificates(k.listenCfg.TLS)
+	}
+	return withListenFlags(k.listenCfg, err)
+}
+
+// restore puts the settings of the configuration file into force that an earlier worker has read.
+func (k *keptServing) restore(door worker.Door) error {
+	if door.Settings == nil {
+		return nil
+	}
+	s, err := k.reload.restore(door.Settings)
+	k.settings, k.listenCfg = &s, s.listen
+	return err
 }
 
 // drain lets another worker go on.

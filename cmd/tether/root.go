@@ -144,9 +144,9 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 		{"Serve", []lazyCommand{
 			serve("serve", "Serve clients on this machine"),
 			serve("exec-server", "The same as serve, under the name that the Codex CLI uses"),
-			{nameAppServer, func() *cobra.Command { return newAppServer(stdin, stdout) }},
+			{nameAppServer, func() *cobra.Command { return newAppServer(args, stdin, stdout) }},
 			{"bridge", func() *cobra.Command { return newBridge(stdin, stdout) }},
-			{"upgrade", newUpgrade}, {nameUpgradeHost, newUpgradeHost}, {"token", newToken},
+			{"upgrade", newUpgrade}, {"reload", newReload}, {nameUpgradeHost, newUpgradeHost}, {"token", newToken},
 			{nameService, func() *cobra.Command { return newService(stdout) }},
 		}},
 		{"Fleet", []lazyCommand{

@@ -28,17 +28,19 @@ func newMCPRun(_, _ *os.File) *cobra.Command          { return newSecond(nameMCP
 func newSandbox(_, _ *os.File) *cobra.Command         { return newSecond(nameSandbox, shortSandbox) }
 func newDoctor() *cobra.Command                       { return newSecond(nameDoctor, shortDoctor) }
 func newChaos([]string, *os.File) *cobra.Command      { return newSecond(nameChaos, shortChaos) }
-func newAppServer(_, _ *os.File) *cobra.Command       { return newSecond(nameAppServer, shortAppServer) }
-func newService(*os.File) *cobra.Command              { return newSecond(nameService, shortService) }
-func newUpgradeHost() *cobra.Command                  { return newSecond(nameUpgradeHost, shortUpgradeHost) }
-func newSchema() *cobra.Command                       { return newSecond(nameSchema, shortSchema) }
-func newConsole() *cobra.Command                      { return newSecond(nameConsole, shortConsole) }
-func newRecord() *cobra.Command                       { return newSecond(nameRecord, shortRecord) }
-func newPlay(*os.File) *cobra.Command                 { return newSecond(namePlay, shortPlay) }
-func newCompletion() *cobra.Command                   { return newSecond(aboutCompletion, shortCompletion) }
-func newHub([]string, *os.File) *cobra.Command        { return newSecond(nameHub, shortHub) }
-func newGateway([]string, *os.File) *cobra.Command    { return newSecond(nameGateway, shortGateway) }
-func newHosts([]string, *os.File) *cobra.Command      { return newSecond(nameHosts, shortHosts) }
+func newAppServer([]string, *os.File, *os.File) *cobra.Command {
+	return newSecond(nameAppServer, shortAppServer)
+}
+func newService(*os.File) *cobra.Command           { return newSecond(nameService, shortService) }
+func newUpgradeHost() *cobra.Command               { return newSecond(nameUpgradeHost, shortUpgradeHost) }
+func newSchema() *cobra.Command                    { return newSecond(nameSchema, shortSchema) }
+func newConsole() *cobra.Command                   { return newSecond(nameConsole, shortConsole) }
+func newRecord() *cobra.Command                    { return newSecond(nameRecord, shortRecord) }
+func newPlay(*os.File) *cobra.Command              { return newSecond(namePlay, shortPlay) }
+func newCompletion() *cobra.Command                { return newSecond(aboutCompletion, shortCompletion) }
+func newHub([]string, *os.File) *cobra.Command     { return newSecond(nameHub, shortHub) }
+func newGateway([]string, *os.File) *cobra.Command { return newSecond(nameGateway, shortGateway) }
+func newHosts([]string, *os.File) *cobra.Command   { return newSecond(nameHosts, shortHosts) }
 
 // A command whose ports are to be forwarded runs in a companion.
 func canForwardPorts(*client.Client) error                                   { return nil }

@@ -74,13 +74,12 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 			if flags.join.url != "" && !hasFleet {
 				return withFleet.become(name+" --join", args)
 			}
-			if flags.join.url != "" && !cmd.Flags().Changed("log-level") {
-				flags.log.level.value = "warn"
-			}
 			listenCfg, cfg, err := flags.config(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
+			cfg.Log = flags.log.open(cmd.ErrOrStderr())
+			r := newReloader(cmd, "serve", args, &flags, &flags.log, func() reloadable { return new(serveFlags) })
 			if done, err := flags.file.done(stdout); done || err != nil {
 				return err
 			}
@@ -89,12 +88,12 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 				return err
 			}
 			s := keepable{
-				listen: listenCfg, flags: flags.keeper, log: cfg.Log, logFormat: flags.log.format.value,
+				listen: listenCfg, flags: flags.keeper, log: cfg.Log, logFormat: flags.log.format.value, reload: r,
 				check:    func() error { return errors.Join(cfg.CheckLimits(), cfg.Audit.Check()) },
 				state:    func(socket *os.File) (*worker.State, error) { return worker.NewState(cfg, socket) },
 				announce: func(l *listen.Listener) error { return printURL(stdout, l) },
 				alone: func(ctx context.Context, l *listen.Listener) error {
-					return serveAlone(ctx, listenCfg, cfg, join, l, stdin, stdout)
+					return serveAlone(ctx, listenCfg, cfg, join, r, l, stdin, stdout)
 				},
 				kept: func(k *keptServing, events worker.Events) (workerServer, error) {
 					return newKept(k, cfg, join, events, cmd.ErrOrStderr())
@@ -171,6 +170,9 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 	if err != nil {
 		return listenCfg, cfg, err
 	}
+	if f.join.url != "" && !f.log.fs.Changed("log-level") {
+		f.log.level.value = "warn"
+	}
 	for _, warning := range warnings {
 		printLine(stderr, "warning: "+warning)
 	}
@@ -194,7 +196,6 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 	cfg.Version = versionText()
 	cfg.Subreaper, cfg.OwnGroup = true, true
 	cfg.Limits, cfg.TotalLimits = f.limits.limits()
-	cfg.Log = f.log.open(stderr)
 	if cfg.Audit, err = f.audit.config(); err != nil {
 		return listenCfg, cfg, err
 	}
@@ -202,6 +203,15 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 		cfg.Private = append(cfg.Private, cfg.Audit.Target)
 	}
 	return listenCfg, cfg, cfg.Validate()
+}
+
+func (f *serveFlags) fileFlags() *configFlags { return &f.file }
+
+// settings implements reloadable.
+func (f *serveFlags) settings(stderr io.Writer) (s serverSettings, err error) {
+	s.listen, s.server, err = f.config(stderr)
+	s.level = f.log.minimum()
+	return s, err
 }
 
 // The values of --durable.
@@ -223,10 +233,12 @@ func desert(cfg server.Config) {
 // logFlags say what is logged on standard error.
 type logFlags struct {
 	level, format choice
+	fs            *pflag.FlagSet
 	min           slog.LevelVar // of the log that open has returned; it may be changed
 }
 
 func (f *logFlags) define(fs *pflag.FlagSet, level string) {
+	f.fs = fs
 	f.level = choice{level, "LEVEL", []string{"error", "warn", "info", "debug"}}
 	f.format = choice{"text", "FORMAT", []string{"text", "json"}}
 	fs.Var(&f.level, "log-level", "what to log on standard error: error, warn, info or debug, and all\nthat is more severe")
@@ -279,22 +291,26 @@ func withSocket(private []string, l *listen.Listener) []string {
 // newKept makes the server of a worker, with all that earlier workers have left.
 func newKept(k *keptServing, cfg server.Config, join joining, events worker.Events, stderr io.Writer) (workerServer, error) {
 	os.Unsetenv(instanceVariable) // commands must not get it
-	kept, socket, err := worker.Receive(k.worker, cfg.Log, k.prepare, events)
+	kept, door, err := worker.Receive(k.worker, cfg.Log, k.prepare, events)
 	if err != nil {
 		return nil, err
 	}
 	if os.Getenv(hastyVariable) != "" {
 		kept.Deaths = 0 // they were killed from outside
 	}
-	if err := k.listen(socket); err != nil {
+	if err := k.listen(door); err != nil {
 		return nil, err
 	}
 	kept.Listener, cfg.Kept, k.beat = k.listener, kept, kept.Beat
-	cfg.Private = withSocket(cfg.Private, k.listener)
+	cfg.Private, cfg.Reload = withSocket(cfg.Private, k.listener), k.reload.reload
+	if k.settings != nil {
+		cfg = cfg.WithLimitsOf(k.settings.server)
+	}
 	s, err := server.New(cfg)
 	if err != nil {
 		return nil, err
 	}
+	k.reload.limits = s.SetLimits
 	if kept.First {
 		printConsole(stderr, k.listener)
 	}
@@ -327,7 +343,7 @@ type execServer interface {
 
 // serveAlone runs a server without a keeper until it ends by itself or a signal ends it. l is its listener; nil: it has to be
 // opened.
-func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config, join joining, l *listen.Listener, stdin, stdout *os.File) (err error) {
+func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config, join joining, r *reloader, l *listen.Listener, stdin, stdout *os.File) (err error) {
 	runtime.UnlockOSThread() // see main
 	ctx, caught, stop, restore := serverSignals(ctx)
 	defer restore()
@@ -345,11 +361,15 @@ func serveAlone(ctx context.Context, listenCfg listen.Config, cfg server.Config,
 	service.Forget()
 	os.Unsetenv(instanceVariable)
 	if l != nil {
-		cfg.Private = withSocket(cfg.Private, l)
+		cfg.Private, cfg.Reload = withSocket(cfg.Private, l), r.reload
 	}
 	made, err := server.New(cfg)
 	if err != nil {
 		return withStateDirFlag(err)
+	}
+	r.listener, r.limits = l, made.SetLimits
+	if l != nil {
+		defer r.onHangup()()
 	}
 	s := join(made)
 	<-caught

@@ -24,14 +24,16 @@ const (
 	PortOpened       = "port.opened"
 	PortRefused      = "port.refused" // a target that the server does not forward to, or that cannot be reached; a port on which it does not listen
 	PortListening    = "port.listening"
-	PortAccepted     = "port.accepted" // a connection to such a port, which the client has taken
+	PortAccepted     = "port.accepted"    // a connection to such a port, which the client has taken
+	SettingsChanged  = "settings.changed" // the server has read them again
+	SettingsRefused  = "settings.refused" // they cannot be used
 	LinesDropped     = "audit.dropped"
 )
 
 // Kinds are all of them.
 var Kinds = []string{
 	SessionOpened, SessionResumed, SessionTakenOver, SessionExpired, SessionEnded,
-	ProcessStarted, ProcessRefused, ProcessExited, ProcessSignalled, ProcessTaken, NetworkDecided, FileChanged, PortOpened, PortRefused, PortListening, PortAccepted, LinesDropped,
+	ProcessStarted, ProcessRefused, ProcessExited, ProcessSignalled, ProcessTaken, NetworkDecided, FileChanged, PortOpened, PortRefused, PortListening, PortAccepted, SettingsChanged, SettingsRefused, LinesDropped,
 }
 
 // An Event is one line. It never has values of environment variables, input, output or the content of files. Fields that do not apply are
@@ -54,7 +56,7 @@ type Event struct {
 	Network string   `json:"network,omitempty"` // the kind of network in force
 
 	Code    *int        `json:"code,omitempty"` // exit code
-	Kind    string      `json:"kind,omitempty"` // how it has exited
+	Kind    string      `json:"kind,omitempty"` // how it has exited; which settings
 	Denied  bool        `json:"denied,omitempty"`
 	Usage   *wire.Usage `json:"usage,omitempty"`
 	Signal  string      `json:"signal,omitempty"`

@@ -69,6 +69,7 @@ type Events struct {
 	Ended  func(pids []int)           // children of the keeper that have ended; Reap those that are not commands
 	Missed func(slot, which int32)    // the system had no room for this descriptor, the keeper does not hold it
 	Drain  func(within time.Duration) // another worker takes over; this one is killed after this time
+	Reload func()                     // the keeper has got SIGHUP: read the settings again
 	Lost   func(error)                // the keeper is gone: end everything
 }
 

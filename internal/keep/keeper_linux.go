@@ -71,6 +71,7 @@ type history struct {
 	deaths   int // in a row, without serviceTime between them
 	died     int // workers that have died or could not be started, in all
 	served   int // 1: a worker has been ready
+	hangups  int // 1: SIGHUP has arrived before the worker was ready, or during an upgrade
 	cause    int // why the last worker was replaced: a Cause, with its detail
 	detail   int
 	adopted  int // how many children there were when the last worker died; later ones are orphans

@@ -31,6 +31,7 @@ const (
 	msgMissed  kind = 38
 	msgDrain   kind = 39
 	msgVerdict kind = 40
+	msgReload  kind = 41
 
 	maxKind = 64
 )
@@ -67,6 +68,7 @@ var messages = [maxKind]message{
 	msgEnded:   {"ended", "keeper", []string{"pid"}, true, "", "these children of the keeper have ended; those that no slot claims should be reaped"},
 	msgMissed:  {"missed", "keeper", []string{"slot", "which"}, false, "", "the system has no room for this descriptor: it is not held"},
 	msgDrain:   {"drain", "keeper", []string{"ms"}, false, "", "another worker takes over: answer what is under way within this time, then end"},
+	msgReload:  {"reload", "keeper", nil, false, "", "SIGHUP has arrived: read the settings again"},
 	msgVerdict: {"verdict", "keeper", []string{"question", "cause", "detail"}, false, "", "the result of `upgrade` or `renew`, whose kind is the question"},
 }
 

@@ -142,6 +142,7 @@ func (s *testServer) storm(mode string, ending chan os.Signal) error {
 		}
 	}
 	s.Serve(Events{
+		Reload: func() {},
 		Ended:  s.reapUnclaimed,
 		Missed: func(slot, which int32) { s.fault("missed", slot, which) },
 		Drain:  func(time.Duration) {},

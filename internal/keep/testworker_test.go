@@ -12,8 +12,10 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -64,6 +66,8 @@ type testServer struct {
 	order  Order
 	ended  chan struct{} // closed when SIGTERM or the end of the keeper ends the server
 	end    func()
+
+	reloads atomic.Int64 // how often it was told to read its settings
 
 	mu       sync.Mutex
 	held     map[[2]int32]int
@@ -156,6 +160,7 @@ func (s *testServer) serve(ending chan os.Signal) error {
 		Ended:  s.reapUnclaimed,
 		Missed: func(slot, which int32) { fmt.Fprintln(os.Stderr, "missed", slot, which) },
 		Drain:  func(time.Duration) { go s.makeWay() }, // ends with the process
+		Reload: func() { s.reloads.Add(1) },
 		Lost:   func(error) { s.end() },
 	})
 	s.ledger.workerPid.Store(int64(os.Getpid()))
@@ -318,6 +323,8 @@ func (s *testServer) do(r request, answer *response) (err error) {
 		return err
 	case "reap":
 		return s.Reap(r.Pid)
+	case "reloads": // how often the worker was told to read its settings
+		answer.Text = strconv.Itoa(int(s.reloads.Load()))
 	case "beat":
 		return s.Beat()
 	case "upgrade":

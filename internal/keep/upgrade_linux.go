@@ -36,6 +36,18 @@ func (k *keeper) upgrade(program int) {
 	k.allow(&k.spare, readyTime, NotReady)
 }
 
+// reload lets the worker read its settings again, and replaces it if the file of the program has changed. The next worker may have read
+// them too early, so it is told, too.
+func (k *keeper) reload() {
+	k.upgradeIfChanged()
+	if k.worker.ready != 0 {
+		k.tell(&k.worker, msgReload)
+	}
+	if k.worker.ready == 0 || k.spare.pid != 0 {
+		k.hangups = 1
+	}
+}
+
 // upgradeIfChanged upgrades if the file of the program is not the one that the worker runs.
 func (k *keeper) upgradeIfChanged() {
 	fd, err := unix.Open(k.command.name, unix.O_PATH, 0)

@@ -74,7 +74,7 @@ func TestUpgrade(t *testing.T) {
 	r.stop(unix.SIGTERM, 0)
 }
 
-// SIGHUP upgrades if the file of the program has changed.
+// SIGHUP lets the worker read its settings again, and upgrades if the file of the program has changed. The next worker is told, too.
 func TestUpgradeBySignal(t *testing.T) {
 	t.Parallel()
 	r := startRig(t, firstStage{})
@@ -84,6 +84,11 @@ func TestUpgradeBySignal(t *testing.T) {
 	if now := r.ask(request{}); now.Pid != first.Pid {
 		t.Errorf("the worker was replaced: %+v", now)
 	}
+	reloads := func(want string) {
+		t.Helper()
+		r.until("the worker reads its settings", func() bool { return r.ask(request{Do: "reloads"}).Text == want })
+	}
+	reloads("1")
 	if err := os.Rename(r.program("new"), filepath.Join(r.dir, "tether")); err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +96,7 @@ func TestUpgradeBySignal(t *testing.T) {
 	if second := r.nextWorker(first); second.Cause != Replaced {
 		t.Errorf("the second worker: %+v", second)
 	}
+	reloads("1")
 	r.runs("tether", "tether (deleted)")
 	r.ask(request{Do: "renew"})
 	r.runs("tether", "tether")

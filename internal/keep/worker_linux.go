@@ -199,6 +199,8 @@ func (w *Worker) handle(events Events, k kind, f []int32) {
 		events.Missed(f[0], f[1])
 	case msgDrain:
 		events.Drain(time.Duration(f[0]) * time.Millisecond)
+	case msgReload:
+		events.Reload()
 	case msgVerdict:
 		select { // an answer that nothing waits for is dropped
 		case w.verdicts <- verdict{kind(f[0]), Cause(f[1]), int(f[2])}:

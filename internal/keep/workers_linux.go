@@ -116,6 +116,10 @@ func (k *keeper) isReady(p *peer) {
 	if k.stopping != 0 {
 		k.stopWorker(unix.Signal(k.stopping))
 	}
+	if k.hangups != 0 {
+		k.tell(p, msgReload)
+		k.hangups = 0
+	}
 	if k.served == 0 {
 		k.manager.Ready()
 	}
@@ -235,7 +239,7 @@ func (k *keeper) takeSignals() {
 		case sig == unix.SIGTERM, k.hangup != 0:
 			k.stop(unix.SIGTERM)
 		default:
-			k.upgradeIfChanged()
+			k.reload()
 		}
 	}
 }

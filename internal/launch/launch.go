@@ -27,8 +27,8 @@ type Config struct {
 	Shell     string            // the user's login shell, for terminals
 	Decisions *NetworkDecisions
 
-	// Limits are those of each command that asks for none, and the most that a client may ask for.
-	Limits proc.Limits
+	// Limits returns those of each command that asks for none, and the most that a client may ask for, as of now; nil: there are none.
+	Limits func() proc.Limits
 
 	// Total limits all commands together. No client gets more for one of them: control groups of version 1 refuse it.
 	Total proc.Limits

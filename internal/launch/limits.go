@@ -97,8 +97,12 @@ func least(inSandbox bool) proc.Limits {
 // checkLimits decides which limits a command has. A client that asks for more than the server grants, more than all commands
 // together get or more than the machine has is refused, or gets less if it says bestEffort.
 func (l *Launcher) checkLimits(c *Command) error {
+	var server proc.Limits
+	if l.config.Limits != nil {
+		server = l.config.Limits()
+	}
 	if c.params.Limits == nil {
-		c.limits = l.config.Limits
+		c.limits = server
 		return nil
 	}
 	limits := asked(c.params.Limits)
@@ -107,7 +111,7 @@ func (l *Launcher) checkLimits(c *Command) error {
 	machine[proc.LimitTime] = uint64(mostTime)
 	lowest := least(confined(c.params))
 	for i, value := range limits {
-		limit, granted := proc.Limit(i), l.config.Limits[i]
+		limit, granted := proc.Limit(i), server[i]
 		if value == 0 {
 			limits[i] = granted
 			continue

@@ -11,7 +11,7 @@ import (
 // A client is told the value that it has sent, and what it can have. With bestEffort it gets that.
 func TestLimitsOfCommands(t *testing.T) {
 	l := &Launcher{config: Config{
-		Limits: proc.Limits{proc.LimitProcesses: 100},
+		Limits: func() proc.Limits { return proc.Limits{proc.LimitProcesses: 100} },
 		Total:  proc.Limits{proc.LimitMemory: 64 << 20, proc.LimitCPUs: 500, proc.LimitProcesses: 200},
 	}}
 	for text, want := range map[string]string{

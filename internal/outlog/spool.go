@@ -40,12 +40,12 @@ const (
 // log only while it holds no lock, except for poke, which takes none.
 type Pool struct {
 	dir   string
-	total int64
 	named bool // see KeepNames
 
 	ended atomic.Int64 // output of logs that have ended
 
 	mu        sync.Mutex
+	total     int64
 	used      int64             // bytes of blocks in use
 	disk      int64             // bytes of blocks that take disk space, in use or not
 	limit     int64             // total, or less while the disk is short
@@ -57,6 +57,14 @@ type Pool struct {
 // NewPool returns a pool of at most total bytes in dir, which must exist.
 func NewPool(dir string, total int64) *Pool {
 	return &Pool{dir: dir, total: total, evictable: map[*Log]struct{}{}, waiting: map[*Log]struct{}{}}
+}
+
+// SetTotal changes the limit. What is kept already may exceed a smaller one; no more is added then.
+func (p *Pool) SetTotal(total int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.total, p.measureAt = total, 0
+	p.pokeLocked()
 }
 
 // Ended is how many bytes of output there were in logs that have ended.

@@ -13,6 +13,7 @@ import (
 	"github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/statedir"
+	"github.com/tetherexec/tether/wire"
 )
 
 // Defaults for the zero values of a Config.
@@ -68,6 +69,9 @@ type Config struct {
 	// with this process.
 	Kept *Kept
 
+	// Reload reads the settings again, and says what has become of them; nil: that is not possible.
+	Reload func() wire.ReloadResult
+
 	Audit audit.Config // without a target, nothing is recorded
 	Log   *slog.Logger // nil: nothing is logged
 }
@@ -114,6 +118,13 @@ func (c Config) WithDefaults() Config {
 	orElse(&c.ForwardReverse, ports.ReversePolicies[0])
 	orElse(&c.Log, slog.New(slog.DiscardHandler))
 	c.Audit.Log = c.Log
+	return c
+}
+
+// WithLimitsOf returns c with the limits of another Config that a running server can change.
+func (c Config) WithLimitsOf(other Config) Config {
+	c.SessionTTL, c.SessionTTLMax, c.Limits = other.SessionTTL, other.SessionTTLMax, other.Limits
+	c.Retain, c.SpoolLimit, c.SpoolTotal = other.Retain, other.SpoolLimit, other.SpoolTotal
 	return c
 }
 

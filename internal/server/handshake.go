@@ -86,7 +86,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 	w := session.Options{Client: p.ClientName, Rights: rights}
 	if t := p.Tether; t != nil {
 		if t.TTLMs != nil {
-			w.TTL = time.Duration(min(*t.TTLMs, uint64(c.server.config.SessionTTLMax.Milliseconds()))) * time.Millisecond
+			w.TTL = time.Duration(min(*t.TTLMs, uint64(c.server.limits.Load().terms.MaxTTL.Milliseconds()))) * time.Millisecond
 		}
 		w.Acks = t.Acks != nil && *t.Acks
 		if t.Label != nil {
@@ -114,6 +114,9 @@ func (c *conn) features() []string {
 	}
 	if c.server.config.Kept != nil {
 		list = append(list, featureKeeper)
+	}
+	if c.server.config.Reload != nil {
+		list = append(list, featureReload)
 	}
 	if c.server.ports.Allowed() {
 		list = append(list, "ports")

@@ -72,6 +72,7 @@ var methods = map[string]*method{
 
 	wire.MethodKeeperState:   returning("keeper", quick, (*request).keeperState).looking(),
 	wire.MethodKeeperUpgrade: returning("keeper", slow, (*request).upgrade),
+	wire.MethodReload:        returning("reload", slow, (*request).reload),
 }
 
 // A method is one row of the protocol.

@@ -27,7 +27,7 @@ var ownOnly = []string{
 	wire.MethodFsWalk, wire.MethodFsRemove, wire.MethodFsCopy, wire.MethodFsSetAttributes, wire.MethodFsWatchMissing,
 	wire.MethodFsOpen, wire.MethodFsReadBlock, wire.MethodFsWriteBlock, wire.MethodFsClose,
 	wire.MethodUploadOpen, wire.MethodUploadWrite, wire.MethodUploadStatus, wire.MethodUploadCommit, wire.MethodUploadAbort,
-	wire.MethodPortOpen, wire.MethodPortClose, wire.MethodKeeperUpgrade,
+	wire.MethodPortOpen, wire.MethodPortClose, wire.MethodPortListen, wire.MethodPortAccept, wire.MethodPortUnlisten, wire.MethodKeeperUpgrade, wire.MethodReload,
 }
 
 // The outcomes of a request that names a process of another principal.

@@ -42,7 +42,10 @@ type Server struct {
 	ports    *ports.Room
 	confiner *confine.Confiner
 	sessions *session.Table
+	pool     *outlog.Pool
 	memory   *rpc.Memory // limits the messages of all connections
+
+	limits atomic.Pointer[limits] // those in force
 
 	audit     *audit.Log // nil: nothing is recorded
 	counters  counters
@@ -101,17 +104,17 @@ func New(cfg Config) (*Server, error) {
 		Earlier: cfg.Kept != nil && !cfg.Kept.First,
 	})
 	s.http = web.New(web.Config{Env: env, Log: cfg.Log})
+	s.limits.Store(&limits{cfg.terms(), cfg.SpoolTotal, cfg.Limits})
 	pool := outlog.NewPool(state.Own, cfg.SpoolTotal)
+	s.pool = pool
 	if state.Durable() {
 		pool.KeepNames()
 	}
 	sessions := session.Config{
-		TTL: cfg.SessionTTL, MaxTTL: cfg.SessionTTLMax,
-		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
-		Pool:   pool,
+		Terms: cfg.terms(), Pool: pool,
 		Launch: launch.Config{
 			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.acceptsAt, Decisions: &s.decisions,
-			Limits: cfg.Limits, Total: cfg.TotalLimits,
+			Limits: func() proc.Limits { return s.limits.Load().each }, Total: cfg.TotalLimits,
 		},
 		Uploads: uploads, Ports: s.ports, Log: cfg.Log, Removed: s.idle.Released, Events: s.events(),
 	}
@@ -168,7 +171,7 @@ func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 		Serve: func(ctx context.Context, stream *rpc.WebSocket, client listen.Client) {
 			s.serveWebSocket(ctx, stream, Origin{Client: client})
 		},
-		Stopping: errStopping, Connections: s.conns, Looking: true, Pages: []listen.Page{listen.Metrics(s.writeMetrics)}, Log: s.log, Leave: s.draining.leave,
+		Stopping: errStopping, Connections: s.conns, Looking: true, Pages: []listen.Page{listen.Metrics(s.writeMetrics)}, Log: s.log, Leave: s.draining.leave, Reloaded: s.recordReload,
 	})
 	if errors.Is(err, listen.ErrLeft) {
 		s.conns.Refuse(errReplaced)

@@ -38,10 +38,11 @@ func connPair(t *testing.T) (near, far net.Conn) {
 // A streamServer is a server that also serves streams.
 type streamServer struct {
 	*server.Server
-	t      *testing.T
-	url    string
-	stop   context.CancelFunc
-	served chan error
+	listener *listen.Listener
+	t        *testing.T
+	url      string
+	stop     context.CancelFunc
+	served   chan error
 }
 
 func startStreamServer(t *testing.T, cfg server.Config) *streamServer {
@@ -55,7 +56,7 @@ func startStreamServer(t *testing.T, cfg server.Config) *streamServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &streamServer{Server: srv, t: t, url: l.URL, served: make(chan error, 1)}
+	s := &streamServer{Server: srv, listener: l, t: t, url: l.URL, served: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	go func() { s.served <- srv.Serve(ctx, l) }() // ends with ctx

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // only if procs is set.
 func newTable(t *testing.T, procs *proc.Supervisor) *Table {
 	return NewTable(Config{
-		TTL: time.Hour, MaxTTL: 24 * time.Hour, Launch: launch.Config{Procs: procs},
+		Terms: Terms{TTL: time.Hour, MaxTTL: 24 * time.Hour}, Launch: launch.Config{Procs: procs},
 		Pool: outlog.NewPool(t.TempDir(), 1<<30), Log: slog.New(slog.DiscardHandler),
 	})
 }

@@ -30,7 +30,7 @@ func newArena(t *testing.T) *arena.Arena {
 func keptTable(t *testing.T, k Kept) *Table {
 	t.Helper()
 	return NewTable(Config{
-		TTL: time.Hour, MaxTTL: time.Hour, Launch: launch.Config{Procs: newSupervisor(t)},
+		Terms: Terms{TTL: time.Hour, MaxTTL: time.Hour}, Launch: launch.Config{Procs: newSupervisor(t)},
 		Pool: outlog.NewPool(t.TempDir(), 1<<20), Log: slog.New(slog.DiscardHandler), Kept: &k,
 	})
 }

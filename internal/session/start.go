@@ -104,8 +104,8 @@ func (p *Process) setLog(log *outlog.Log) {
 
 func (p *Process) logConfig() outlog.Config {
 	s := p.session
-	output := s.table.config.Output
-	output.Acks, output.CloseDelivered = s.acks, func() { s.closeDelivered(p) }
+	terms := s.table.terms.Load()
+	output := outlog.Config{Retain: terms.Retain, Limit: terms.SpoolLimit, Acks: s.acks, CloseDelivered: func() { s.closeDelivered(p) }}
 	p.record.configure(&output)
 	return output
 }

@@ -24,9 +24,7 @@ import (
 
 // Config configures the sessions of a server.
 type Config struct {
-	TTL     time.Duration // how long a detached session lives
-	MaxTTL  time.Duration // the most that a client may ask for
-	Output  outlog.Config
+	Terms   // they may be changed later
 	Pool    *outlog.Pool
 	Launch  launch.Config
 	Uploads *upload.Journal
@@ -47,6 +45,8 @@ type Table struct {
 	restoring sync.WaitGroup // Restore in the background
 	uploads   atomic.Uint64  // the newest number of an upload
 
+	terms atomic.Pointer[Terms]
+
 	mu       sync.Mutex
 	sessions map[string]*Session // by id, which is a secret
 	public   map[string]*Session // by public id
@@ -54,10 +54,23 @@ type Table struct {
 	closed   bool
 }
 
+// Terms are settings for new sessions and processes, which keep those they began with.
+type Terms struct {
+	TTL    time.Duration // how long a detached session lives
+	MaxTTL time.Duration // the most that a client may ask for
+
+	Retain     int64 // bytes of output kept per process after they were sent
+	SpoolLimit int64 // bytes of unsent output per process
+}
+
+// SetTerms changes the settings for sessions and processes that begin from now on.
+func (t *Table) SetTerms(terms Terms) { t.terms.Store(&terms) }
+
 // NewTable returns an empty table.
 func NewTable(c Config) *Table {
 	t := &Table{config: c, sessions: map[string]*Session{}, public: map[string]*Session{}}
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
+	t.SetTerms(c.Terms)
 	return t
 }
 
@@ -128,10 +141,11 @@ const uploadIdle = time.Hour
 
 // grant returns how long a detached session lives.
 func (t *Table) grant(asked time.Duration) time.Duration {
+	terms := t.terms.Load()
 	if asked <= 0 {
-		return t.config.TTL
+		return terms.TTL
 	}
-	return min(asked, t.config.MaxTTL)
+	return min(asked, terms.MaxTTL)
 }
 
 // Of returns the sessions that a client may use, oldest first, when they are restored.

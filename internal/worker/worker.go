@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"syscall"
@@ -26,6 +27,7 @@ const (
 	heldListener proc.Which = 1
 	heldArena    proc.Which = 2
 	heldState    proc.Which = 3
+	heldSettings proc.Which = 4
 )
 
 // noteServer is the kind of the note about the server itself: its directories.
@@ -116,19 +118,70 @@ func (s *State) Close() (err error) {
 type Events struct {
 	Drain func(within time.Duration) // another worker takes over; this one is killed after this time
 	Lost  func(error)                // the keeper is gone: end everything
+
+	Reload func() // read the settings again
 }
 
-// Receive returns what the keeper has for this worker, and the socket on which it listens. A spare proves that it can read
-// the state, and waits until it should serve; prepare is called with the socket before that.
-func Receive(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) error, events Events) (*server.Kept, *os.File, error) {
+// A Door is what a worker needs for its listener.
+type Door struct {
+	Socket   *os.File
+	Settings []string // what an earlier worker has passed to KeepSettings; nil: none has
+}
+
+// doorOf returns the Door among the descriptors of the server.
+func doorOf(shared map[proc.Which]*os.File) (d Door, err error) {
+	if d.Socket = shared[heldListener]; d.Socket == nil {
+		return d, &StateError{errors.New("the keeper has no listener for this server")}
+	}
+	if f := shared[heldSettings]; f != nil {
+		d.Settings, err = readSettings(f)
+	}
+	return d, err
+}
+
+// maxSettings limits the settings that are passed on. A configuration file is smaller.
+const maxSettings = 1 << 20
+
+// readSettings reads what KeepSettings has written.
+func readSettings(f *os.File) ([]string, error) {
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, maxSettings))
+	if err != nil {
+		return nil, &StateError{fmt.Errorf("read the settings of the server: %w", err)}
+	}
+	d := reexec.Decode(text)
+	list := append([]string{}, d.List()...)
+	if !d.Done() {
+		return nil, &StateError{errors.New("the settings of the server are damaged")}
+	}
+	return list, nil
+}
+
+// KeepSettings passes settings on to the workers that follow, in place of earlier ones.
+func KeepSettings(w *keep.Worker, list []string) error {
+	var e reexec.Encoder
+	e.List(list)
+	if len(e) > maxSettings {
+		return fmt.Errorf("limit reached: %d bytes of settings", maxSettings)
+	}
+	f, err := memoryFile(e)
+	if err != nil {
+		return fmt.Errorf("write the settings to memory: %w", err)
+	}
+	defer f.Close()
+	return w.Hold(keep.Held{Slot: keep.Shared, Which: int32(heldSettings), FD: int(f.Fd())})
+}
+
+// Receive returns what the keeper has for this worker, and for its listener. A spare proves that it can read
+// the state, and waits until it should serve; prepare is called before that.
+func Receive(w *keep.Worker, log *slog.Logger, prepare func(Door) error, events Events) (*server.Kept, Door, error) {
 	held, order, err := receive(w, log, func(shared map[proc.Which]*os.File) error {
 		if err := prove(shared[heldArena]); err != nil {
 			return err
 		}
-		return prepare(shared[heldListener])
+		return prepareDoor(shared, prepare)
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, Door{}, err
 	}
 	u := &upgrader{worker: w, draining: make(chan struct{})}
 	own := &keeper{worker: w, pid: os.Getppid(), log: log}
@@ -147,14 +200,18 @@ func Receive(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) err
 		}
 		k.Held[number][proc.Which(h.Which)] = os.NewFile(uintptr(h.FD), "kept")
 	}
+	door, err := doorOf(shared)
+	if err != nil {
+		return nil, door, err
+	}
 	if err := open(k, shared); err != nil {
-		return nil, nil, &StateError{err}
+		return nil, door, &StateError{err}
 	}
 	if k.State.Durable() {
 		k.First, own.durable = false, true
 	}
-	listener := shared[heldListener]
-	for _, which := range []proc.Which{heldListener, heldArena, heldState} {
+	shared[heldSettings].Close() // it may be nil
+	for _, which := range []proc.Which{heldListener, heldArena, heldState, heldSettings} {
 		delete(shared, which)
 	}
 	k.Held[0] = shared
@@ -165,29 +222,39 @@ func Receive(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) err
 			u.drain()
 			events.Drain(within)
 		},
-		Lost: events.Lost,
+		Reload: events.Reload, Lost: events.Lost,
 	})
-	return k, listener, nil
+	return k, door, nil
+}
+
+func prepareDoor(shared map[proc.Which]*os.File, prepare func(Door) error) error {
+	door, err := doorOf(shared)
+	if err != nil {
+		return err
+	}
+	return prepare(door)
 }
 
 // ReceiveListener is Receive for a server that keeps nothing but its socket.
-func ReceiveListener(w *keep.Worker, log *slog.Logger, prepare func(socket *os.File) error, events Events) (socket *os.File, order keep.Order, err error) {
-	held, order, err := receive(w, log, func(shared map[proc.Which]*os.File) error { return prepare(shared[heldListener]) })
+func ReceiveListener(w *keep.Worker, log *slog.Logger, prepare func(Door) error, events Events) (door Door, order keep.Order, err error) {
+	held, order, err := receive(w, log, func(shared map[proc.Which]*os.File) error { return prepareDoor(shared, prepare) })
 	if err != nil {
-		return nil, order, err
+		return door, order, err
 	}
-	if socket = sharedFiles(held)[heldListener]; socket == nil {
-		return nil, order, &StateError{errors.New("the keeper has no listener for this server")}
+	shared := sharedFiles(held)
+	if door, err = doorOf(shared); err != nil {
+		return door, order, err
 	}
+	shared[heldSettings].Close() // it may be nil
 	w.Serve(keep.Events{
 		Ended: func(pids []int) { // none is a command: these are children of the worker
 			for _, pid := range pids {
 				w.Reap(pid) // without a keeper the server ends
 			}
 		},
-		Missed: missed(log), Drain: events.Drain, Lost: events.Lost,
+		Missed: missed(log), Drain: events.Drain, Reload: events.Reload, Lost: events.Lost,
 	})
-	return socket, order, nil
+	return door, order, nil
 }
 
 // receive returns the keeper's order to serve, with the descriptors. A spare first calls check with those of the server,

@@ -322,6 +322,7 @@ METHOD_SESSION_LIST = "tether/session/list"
 METHOD_SESSION_END = "tether/session/end"
 METHOD_KEEPER_STATE = "tether/keeper/state"
 METHOD_KEEPER_UPGRADE = "tether/keeper/upgrade"
+METHOD_RELOAD = "tether/reload"
 METHOD_CONSOLE_CODE = "tether/console/code"
 # NoteGoodbye is the last notification of a server that shuts down and ends its sessions,
 # for clients that have asked for it in initialize. It has no parameters.
@@ -2215,6 +2216,26 @@ class ReadResult(TypedDict):
 RedirectPolicy: TypeAlias = Literal["follow", "stop"]
 
 
+class ReloadResult(TypedDict):
+    """ReloadResult answers tether/reload."""
+
+    settings: "list[ReloadedSettings]"
+
+    # names of settings of the configuration file that have changed, and need a restart of the server
+    restart: "list[str]"
+
+
+class ReloadedSettings(TypedDict):
+    """ReloadedSettings says what has become of settings that were read again."""
+
+    kind: "str"
+
+    changed: "bool"
+
+    # why they cannot be used: the earlier ones stay in force. "": they can
+    error: NotRequired["str"]
+
+
 class RemoveParams(TypedDict):
     """RemoveParams removes a file or a directory."""
 
@@ -3226,6 +3247,7 @@ EXEC_CALLS: dict[str, tuple[str, Any, Any, str]] = {
     "tether/session/end": ("client", SessionEndParams, SessionEndResult, "endSession"),
     "tether/keeper/state": ("client", NoParams, KeeperState, "keeper"),
     "tether/console/code": ("client", Empty, ConsoleCode, "console"),
+    "tether/reload": ("client", NoParams, ReloadResult, "reload"),
     "tether/keeper/upgrade": ("client", UpgradeParams, UpgradeResult, "keeper"),
 }
 

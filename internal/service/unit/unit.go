@@ -69,7 +69,7 @@ func (o Options) service() string {
 [Service]
 Type=notify
 ExecStart=%s
-# SIGHUP: a new version of the program takes over, and commands run on.
+# SIGHUP: settings, tokens and certificates are read again, or a new version of the program takes over. Commands run on.
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=on-failure
 RestartSec=1
