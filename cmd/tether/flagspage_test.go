@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,5 +141,40 @@ func TestCommandsAreDocumented(t *testing.T) {
 		if !found {
 			t.Errorf("docs/cli.md: the section %q has no heading for `tether %s`", group, cmd.Name())
 		}
+	}
+}
+
+// docs/cli.md has the variables of the environment that are for users.
+func TestVariablesAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Environment variables\n")
+	notForUsers := []string{hastyVariable, instanceVariable}
+	found := 0
+	for _, pattern := range []string{"*.go", "../../internal/settings/*.go"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range regexp.MustCompile(`"(TETHER_[A-Z_]+)"`).FindAllStringSubmatch(string(text), -1) {
+				if found++; !slices.Contains(notForUsers, match[1]) && !strings.Contains(section, "`"+match[1]+"`") {
+					t.Errorf("%s: docs/cli.md does not have the variable %s", name, match[1])
+				}
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("found only %d variables", found)
 	}
 }
