@@ -1,14 +1,17 @@
 package conformance
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
-// The tests of the Python client that need no server.
+// The tests of the Python client alone, among them those of its adapters, which get a server.
 func TestPython(t *testing.T) {
 	t.Parallel()
 	python, err := findPython()
@@ -17,18 +20,21 @@ func TestPython(t *testing.T) {
 	}
 	cmd := exec.Command(python, "-B", "-W", "error", "-m", "unittest", "discover", "-s", "tests")
 	cmd.Dir = filepath.Join("..", "python")
+	cmd.Env = append(os.Environ(), "TETHER_URL="+tethertest.StartServer(t, server.Config{}).URL)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// The tests of the TypeScript client that need no server.
+// The tests of the TypeScript client alone, among them those of its adapters, which get a server.
 func TestTypeScript(t *testing.T) {
 	t.Parallel()
 	if err := builtTypeScript(); err != nil {
 		need.CannotRun(t, "%v: build it with scripts/build-typescript", err)
 	}
-	cmd := exec.Command("node", "--test", filepath.Join("..", "typescript", "dist", "events.test.js"))
+	dist := filepath.Join("..", "typescript", "dist")
+	cmd := exec.Command("node", "--test", filepath.Join(dist, "events.test.js"), filepath.Join(dist, "adapters", "adapters.test.js"))
+	cmd.Env = append(os.Environ(), "TETHER_URL="+tethertest.StartServer(t, server.Config{}).URL)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
