@@ -27,6 +27,7 @@ func TestExamples(t *testing.T) {
 		{"run sh -c false", nil, 1},
 		{"pipe", []string{"16 MiB went there and came back through ", "the same: true"}, 0},
 		{"copy", []string{"sent", "received"}, 0},
+		{"agent", []string{"$ mktemp -d", "1 failed\nexit code 1", "all passed\nexit code 0", "$ rm -r "}, 0},
 		{"http", []string{"200 OK", "a page that the executor can see"}, 0},
 	} {
 		t.Run(c.command, func(t *testing.T) {
