@@ -29,6 +29,8 @@ var notRun = map[string]string{
 	"tether run --url ssh://build -- make test":                                                "needs another machine",
 	"tether serve --listen " + readmeURL:                                                       "the port may be in use; the test starts a server on a free port",
 	"CODEX_EXEC_SERVER_URL=" + readmeURL + " codex":                                            "needs the Codex CLI; the tests of interop run it",
+	"make run":                     "serves until it is stopped",
+	"make test":                    "runs this test",
 	"make build":                   "the test builds the program itself",
 	"make run LISTEN=" + readmeURL: "the port may be in use; the test starts a server on a free port",
 }
