@@ -1826,7 +1826,7 @@ class PortListener(TypedDict):
     # of the program
     name: "str"
 
-    # the process has a network of its own, which connections do not reach
+    # the process has a network of its own: see processId of PortOpenParams
     inside: NotRequired["bool"]
 
 
@@ -1843,6 +1843,12 @@ class PortOpenParams(TypedDict):
 
     # the client takes the bytes of the target before this offset
     limit: "int"
+
+    # ProcessID names a process that listens on the port, or of which a descendant does, in a network of its own. Host is not used then.
+    processId: NotRequired["str | None"]
+
+    # public, of the process; absent: the client's own session
+    sessionId: NotRequired["str | None"]
 
     # Received continues a connection: the client has all bytes of the target before this offset. Without it, a connection is opened; if
     # it exists already, because the answer was lost, the answer is the same.

@@ -45,6 +45,10 @@ type PortOpenParams struct {
 	Port         uint16  `json:"port"`
 	Limit        uint64  `json:"limit"` // the client takes the bytes of the target before this offset
 
+	// ProcessID names a process that listens on the port, or of which a descendant does, in a network of its own. Host is not used then.
+	ProcessID *string `json:"processId,omitempty"`
+	SessionID *string `json:"sessionId,omitempty"` // public, of the process; nil: the client's own session
+
 	// Received continues a connection: the client has all bytes of the target before this offset. Without it, a connection is opened; if
 	// it exists already, because the answer was lost, the answer is the same.
 	Received *uint64 `json:"received,omitempty"`
@@ -141,7 +145,7 @@ type PortListener struct {
 	Port      uint16 `json:"port"`
 	PID       int    `json:"pid"`
 	Name      string `json:"name"`                            // of the program
-	Inside    bool   `json:"inside,omitempty" wire:"default"` // the process has a network of its own, which connections do not reach
+	Inside    bool   `json:"inside,omitempty" wire:"default"` // the process has a network of its own: see processId of PortOpenParams
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -38,14 +39,26 @@ const (
 type Target struct {
 	Host string // a name or an address, as the executor sees it; empty: the executor's machine, by 127.0.0.1 or ::1
 	Port uint16
+
+	// ProcessID names a process that listens on the port in a network of its own, and SessionID its session, by its public id. Without a session, it is that
+	// of the client. Host is not used then.
+	ProcessID, SessionID string
+}
+
+// At returns the target of connections to a listener.
+func At(l wire.PortListener) Target {
+	to := Target{Port: l.Port}
+	if l.Inside {
+		to.ProcessID, to.SessionID = l.ProcessID, l.SessionID
+	} else if address, err := netip.ParseAddr(l.Address); err == nil && !address.IsUnspecified() {
+		to.Host = l.Address
+	}
+	return to
 }
 
 // String returns HOST:PORT.
 func (t Target) String() string {
-	host := t.Host
-	if host == "" {
-		host = "localhost"
-	}
+	host := cmp.Or(t.ProcessID, t.Host, "localhost")
 	return net.JoinHostPort(host, strconv.Itoa(int(t.Port)))
 }
 
@@ -161,8 +174,14 @@ func (f *Forwarder) Forward(ctx context.Context, conn net.Conn, target Target) e
 	r := f.begin(conn)
 	r.request = func(ctx context.Context, l *client.Link, limit uint64, received *uint64) (at state, err error) {
 		params := wire.PortOpenParams{ConnectionID: r.pipe.ID, Port: target.Port, Limit: limit, Received: received}
-		if target.Host != "" {
+		switch {
+		case target.ProcessID == "" && target.Host != "":
 			params.Host = &target.Host
+		case target.ProcessID != "":
+			params.ProcessID = &target.ProcessID
+			if target.SessionID != "" {
+				params.SessionID = &target.SessionID
+			}
 		}
 		if err := f.pipes.opening.Take(ctx); err != nil {
 			return at, err

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -246,36 +245,19 @@ func (l *forwardListener) resolve(ctx context.Context, conn *connection) error {
 
 // targetOf returns the only port on which a process listens.
 func targetOf(id, process string, list []wire.PortListener) (to ports.Target, err error) {
-	inside := false
 	for _, found := range list {
 		if found.ProcessID != process {
-			continue
-		}
-		if found.Inside {
-			inside = true
 			continue
 		}
 		if to.Port != 0 && to.Port != found.Port {
 			return to, fmt.Errorf("%s listens on several ports, %d and %d among them; name the port (see `tether ports`)", id, to.Port, found.Port)
 		}
-		to = targetAt(found)
+		to = ports.At(found)
 	}
-	switch {
-	case to.Port != 0:
-		return to, nil
-	case inside:
-		return to, fmt.Errorf("%s has a network of its own, which connections do not reach", id)
+	if to.Port == 0 {
+		err = fmt.Errorf("%s listens on no port", id)
 	}
-	return to, fmt.Errorf("%s listens on no port", id)
-}
-
-// targetAt returns where connections to a listener go.
-func targetAt(l wire.PortListener) ports.Target {
-	to := ports.Target{Port: l.Port}
-	if address, err := netip.ParseAddr(l.Address); err == nil && !address.IsUnspecified() {
-		to.Host = l.Address
-	}
-	return to
+	return to, err
 }
 
 // listen listens for one argument.

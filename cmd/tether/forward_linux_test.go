@@ -373,7 +373,7 @@ func TestTargetOf(t *testing.T) {
 	}{
 		{nil, "listens on no port"},
 		{[]wire.PortListener{at("other", "127.0.0.1", 1, false)}, "listens on no port"},
-		{[]wire.PortListener{at("p", "127.0.0.1", 1, true)}, "network of its own"},
+		{[]wire.PortListener{at("p", "127.0.0.1", 1, true)}, "p:1"},
 		{[]wire.PortListener{at("p", "0.0.0.0", 1, false), at("p", "::", 1, false)}, "localhost:1"},
 		{[]wire.PortListener{at("p", "127.0.0.2", 1, false)}, "127.0.0.2:1"},
 		{[]wire.PortListener{at("p", "127.0.0.1", 1, false), at("p", "127.0.0.1", 2, false)}, "several ports, 1 and 2"},

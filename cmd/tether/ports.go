@@ -22,7 +22,7 @@ func newPorts() *cobra.Command {
 		Short: shortPorts,
 		Long: "List the TCP ports on which the processes of a server wait for connections, with the program that\n" +
 			"listens. `tether forward PORT` makes one reachable here. A port with the note `inside` belongs to a\n" +
-			"command with a network of its own: connections do not reach it.",
+			"command with a network of its own: `tether forward NAME` reaches it.",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -223,8 +223,8 @@ func (r *runCommand) check() (keys *terminal.Escape, err error) {
 		return refuse("--stats cannot be used with --detach: tether ends before the command does; `tether ps` shows what it has used")
 	case r.forward && r.detach:
 		return refuse("--forward-ports cannot be used with --detach: tether ends before the command does; `tether forward NAME` forwards its port")
-	case r.forward && !r.remote():
-		return refuse("--forward-ports needs a server; the ports of a command on this machine need not be forwarded")
+	case r.forward && !r.remote() && !r.sandbox.hosts.given():
+		return refuse("--forward-ports needs a server or --allow-host; other commands on this machine listen on its own ports")
 	case r.explain && r.sandbox.profile == "" && !r.sandbox.hosts.given():
 		return refuse("--explain-denial needs --sandbox; without a sandbox, nothing is denied")
 	case strings.ContainsFunc(r.name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):

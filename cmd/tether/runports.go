@@ -55,7 +55,8 @@ type commandPorts struct {
 // are restarted while one works on them.
 func (p *commandPorts) forwardNew(ctx context.Context, found ports.Listeners) {
 	for _, l := range found.List {
-		if l.ProcessID != p.process || l.Inside || p.known[l.Port] || len(p.known) > maxForwards {
+		reachable := p.conn.server.kind == kindEmbedded && !l.Inside // without being forwarded
+		if l.ProcessID != p.process || reachable || p.known[l.Port] || len(p.known) > maxForwards {
 			continue
 		}
 		p.known[l.Port] = true
@@ -63,7 +64,7 @@ func (p *commandPorts) forwardNew(ctx context.Context, found ports.Listeners) {
 			p.status.Note(fmt.Sprintf("further ports of the command are not forwarded: there are more than %d", maxForwards))
 			return
 		}
-		p.forward(ctx, targetAt(l))
+		p.forward(ctx, ports.At(l))
 	}
 }
 

@@ -362,19 +362,29 @@ func (l *launch) give(f *os.File) int {
 
 // giveBytes passes a file with these bytes to the launcher.
 func (l *launch) giveBytes(name string, b []byte) (int, error) {
+	f, err := inMemory(name, b)
+	if err != nil {
+		return 0, err
+	}
+	return l.give(f), nil
+}
+
+// inMemory returns a file in memory with these bytes, at its beginning.
+func inMemory(name string, b []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return 0, fmt.Errorf("make a file in memory: %w", err)
+		return nil, fmt.Errorf("make a file in memory: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), name)
-	n := l.give(f)
 	if _, err := f.Write(b); err != nil {
-		return 0, fmt.Errorf("fill a file in memory: %w", err)
+		f.Close()
+		return nil, fmt.Errorf("fill a file in memory: %w", err)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return 0, fmt.Errorf("rewind a file in memory: %w", err)
+		f.Close()
+		return nil, fmt.Errorf("rewind a file in memory: %w", err)
 	}
-	return n, nil
+	return f, nil
 }
 
 // giveStage passes the Config to the launcher, and the socket on which the stage

@@ -4,13 +4,17 @@ import (
 	"bufio"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/proc"
 )
@@ -18,9 +22,9 @@ import (
 // HasListeners reports whether this system shows which process listens.
 const HasListeners = true
 
-// Limits of one search for listeners.
+// Limits of one search for listeners. On an idle machine a search takes milliseconds.
 const (
-	listenersTime = time.Second
+	listenersTime = 10 * time.Second
 	maxListeners  = 1024     // of all processes together
 	maxSockets    = 16 << 20 // bytes of the table of sockets of a network
 )
@@ -41,6 +45,53 @@ func Listeners(list []*proc.Process) (found map[*proc.Process][]Listener, partia
 		}
 	}
 	return found, s.partial
+}
+
+// Inside finds a listener of a process, or of something that it has started, in a network of its own. It returns that network, and where connections to the
+// listener go there. The network is that of a process that was a part of the tree when it was opened, whatever its pid is used for later.
+func Inside(p *proc.Process, port uint16) (network *os.File, to netip.AddrPort, err error) {
+	s := newListenerSearch()
+	for _, pid := range proc.NewFinder().Members(p) {
+		if s.late() {
+			break
+		}
+		if network, to = s.inside(p, pid, port); network != nil {
+			return network, to, nil
+		}
+	}
+	return nil, to, ErrNotInside
+}
+
+// inside is Inside for one process; nil: it has no such listener, or is no part of the tree.
+func (s *listenerSearch) inside(p *proc.Process, pid int, port uint16) (network *os.File, to netip.AddrPort) {
+	handle, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, to
+	}
+	defer unix.Close(handle)
+	list := s.of(pid, map[uint64]bool{})
+	i := slices.IndexFunc(list, func(l Listener) bool { return l.Inside && l.Address.Port() == port })
+	if i < 0 || !slices.Contains(proc.NewFinder().Members(p), pid) {
+		return nil, to
+	}
+	network, err = os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return nil, to
+	}
+	var its, own unix.Stat_t
+	err = errors.Join(unix.PidfdSendSignal(handle, 0, nil, 0), unix.Fstat(int(network.Fd()), &its), unix.Stat("/proc/self/ns/net", &own))
+	if err != nil || its.Dev == own.Dev && its.Ino == own.Ino { // the pid may be that of another process, or it has left its network
+		network.Close()
+		return nil, to
+	}
+	address := list[i].Address.Addr().Unmap()
+	switch {
+	case address == netip.IPv4Unspecified():
+		address = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	case address == netip.IPv6Unspecified():
+		address = netip.IPv6Loopback()
+	}
+	return network, netip.AddrPortFrom(address, port)
 }
 
 // A listenerSearch is the state of one search.

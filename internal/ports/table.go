@@ -69,6 +69,7 @@ func NewTable(ctx context.Context, room *Room) *Table {
 type end struct {
 	host     string
 	port     uint16
+	process  string // whose network the port is in; empty: that of the machine
 	listener string
 }
 
@@ -101,6 +102,17 @@ func (t *Table) Open(p *wire.PortOpenParams) (*Opening, error) {
 		return nil, err
 	}
 	return t.add(p.ConnectionID, to, p.Received != nil, func(ctx context.Context) (net.Conn, error) { return t.room.dial(ctx, addresses) })
+}
+
+// OpenInside is Open for the port of a process with a network of its own. process names it in the session, and reach connects.
+func (t *Table) OpenInside(p *wire.PortOpenParams, process string, reach func(context.Context) (net.Conn, error)) (*Opening, error) {
+	switch {
+	case !t.room.Allowed():
+		return nil, ErrNowhere
+	case p.Port == 0 || p.Host != nil:
+		return nil, fmt.Errorf("%w: the port of a process has no host, and is not 0", ErrInvalid)
+	}
+	return t.add(p.ConnectionID, end{port: p.Port, process: process}, p.Received != nil, reach)
 }
 
 // add returns the entry with an id, or a new one, unless the client continues a connection. A new one begins to get its socket from reach, or from its listener.

@@ -1,25 +1,29 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"hash/maphash"
+	"net"
 	"net/netip"
 	"strconv"
 	"time"
 
 	"github.com/tetherexec/tether/internal/audit"
+	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/observe"
 	"github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/internal/slots"
 	"github.com/tetherexec/tether/wire"
 )
 
 // openPort connects to a target, or continues a forwarded connection. The connection is in the table before the next request is read, so that
 // tether/port/close finds it.
 func (r *request) openPort(p *wire.PortOpenParams) error {
-	opening, err := r.attachment.Session.Ports.Open(p)
+	opening, err := r.reachPort(p)
 	if err != nil {
 		r.recordPort(p, err)
 		return err
@@ -32,6 +36,49 @@ func (r *request) openPort(p *wire.PortOpenParams) error {
 		r.attach(pipe, err, p.Received, p.Limit, func(received, limit uint64) any { return wire.PortOpenResult{Received: received, Limit: limit} })
 	})
 	return nil
+}
+
+// insideDials is a semaphore for connections into networks of processes: each is made by a process of its own.
+var insideDials = slots.New(16)
+
+// reachPort begins to connect to a target, in the network of the server or of a process.
+func (r *request) reachPort(p *wire.PortOpenParams) (*ports.Opening, error) {
+	own := r.attachment.Session
+	if p.ProcessID == nil {
+		return own.Ports.Open(p)
+	}
+	var child *proc.Process // of a connection that is continued, it may have ended
+	if p.Received == nil {
+		s, err := r.sessionOf(p.SessionID)
+		if err != nil {
+			return nil, err
+		}
+		process, err := s.Find(*p.ProcessID)
+		if err != nil {
+			return nil, err
+		}
+		child = process.Listed().Child
+	}
+	name := *p.ProcessID
+	if p.SessionID != nil {
+		name = *p.SessionID + "/" + name
+	}
+	return own.Ports.OpenInside(p, name, func(ctx context.Context) (net.Conn, error) {
+		if err := insideDials.Take(ctx); err != nil {
+			return nil, err
+		}
+		defer insideDials.Free()
+		network, to, err := observe.Inside(child, p.Port)
+		var conn net.Conn
+		if err == nil {
+			conn, err = confine.Dial(ctx, network, to)
+			network.Close()
+		}
+		if err != nil {
+			err = fmt.Errorf("%w: %v", ports.ErrUnreachable, err)
+		}
+		return conn, err
+	})
 }
 
 // attach answers a request when the server has its socket, and lets the pipe send on this connection from then on.
@@ -102,6 +149,9 @@ func (r *request) recordPort(p *wire.PortOpenParams, err error) {
 	if p.Host != nil {
 		e.Host = *p.Host
 	}
+	if p.ProcessID != nil {
+		e.Process = *p.ProcessID
+	}
 	if err != nil {
 		e.Event, e.Reason = audit.PortRefused, wireError(err).Message
 	}
@@ -118,7 +168,7 @@ func (r *request) closePort(p *wire.PortCloseParams) (wire.Empty, error) {
 const (
 	maxPortWait    = 30 * time.Second
 	portPause      = time.Second
-	portPauseRatio = 20 // between a pause and the time of the look before it
+	portPauseRatio = 10 // between a pause and the time of the look before it
 )
 
 // listPorts lists the listeners of processes, now or when the list differs from the one that the client has seen.

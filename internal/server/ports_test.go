@@ -320,3 +320,43 @@ func TestListenersOfOtherSessions(t *testing.T) {
 		t.Error("the server still listens")
 	}
 }
+
+// The network of a process is open to clients of its principal alone, and only where something of the process listens.
+func TestPortsOfProcesses(t *testing.T) {
+	t.Parallel()
+	if !observe.HasListeners {
+		need.CannotRun(t, "this system does not show listeners")
+	}
+	s := startStreamServer(t, server.Config{})
+	owner := s.streamOf(listen.Client{Peer: "owner", Principal: "anna"})
+	session := owner.Handshake("").Tether.PublicID
+	owner.Must(wire.MethodProcessStart, tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}), nil)
+	there := newPortTarget(t) // of the machine, not of the process
+	open := func(more ...any) map[string]any {
+		params := there.open()
+		for i := 0; i < len(more); i += 2 {
+			params[more[i].(string)] = more[i+1]
+		}
+		return params
+	}
+	same, other := s.streamOf(listen.Client{Peer: "same", Principal: "anna"}), s.streamOf(listen.Client{Peer: "other", Principal: "bob"})
+	same.Handshake("")
+	other.Handshake("")
+	for _, try := range []struct {
+		by     *stream
+		params map[string]any
+		want   string
+	}{
+		{owner, open("processId", "p"), wire.ErrorPortRefused},
+		{owner, open("processId", "p", "host", "127.0.0.1"), "has no host"},
+		{owner, open("processId", "p", "port", 0), "is not 0"},
+		{owner, open("processId", "q"), wire.ErrorUnknownProcess},
+		{same, open("processId", "p"), wire.ErrorUnknownProcess},
+		{same, open("processId", "p", "sessionId", session), wire.ErrorPortRefused},
+		{other, open("processId", "p", "sessionId", session), "unknown session"},
+	} {
+		if m := try.by.Call(wire.MethodPortOpen, try.params); m.Error == nil || !strings.Contains(string(m.Raw), try.want) {
+			t.Errorf("%v: %s", try.params, m.Raw)
+		}
+	}
+}

@@ -1496,7 +1496,7 @@ export interface PortListener {
   pid: number;
   /** of the program */
   name: string;
-  /** the process has a network of its own, which connections do not reach */
+  /** the process has a network of its own: see processId of PortOpenParams */
   inside?: boolean;
 }
 
@@ -1509,6 +1509,10 @@ export interface PortOpenParams {
   port: number;
   /** the client takes the bytes of the target before this offset */
   limit: number;
+  /** ProcessID names a process that listens on the port, or of which a descendant does, in a network of its own. Host is not used then. */
+  processId?: string | null;
+  /** public, of the process; absent: the client's own session */
+  sessionId?: string | null;
   /**
    * Received continues a connection: the client has all bytes of the target before this offset. Without it, a connection is opened; if
    * it exists already, because the answer was lost, the answer is the same.

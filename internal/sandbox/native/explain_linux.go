@@ -52,6 +52,8 @@ const (
 	stepRefuse
 	stepReport
 	stepWait
+	stepEnter
+	stepConnect
 )
 
 // stepTexts say what failed. Those with a path name it.
@@ -100,6 +102,8 @@ var stepTexts = [...]struct {
 	stepRefuse:            {text: "print why the command is refused"},
 	stepReport:            {text: "report"},
 	stepWait:              {text: "wait for the command"},
+	stepEnter:             {text: "enter the network"},
+	stepConnect:           {text: "connect to %s", hasPath: true},
 }
 
 // A step is a part of a script that fails as one.

@@ -1,0 +1,51 @@
+package confine
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest/need"
+)
+
+// A process that cannot connect in another network says why, and leaves nothing behind. One that is not needed any more ends.
+func TestDialFails(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "cat")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET}
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		need.CannotRun(t, "there are no user namespaces: %v", err)
+	}
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}()
+	network, err := os.Open("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer network.Close()
+	for _, to := range []string{"127.0.0.1:80", "[::1]:80"} { // its loopback interface is down
+		conn, err := Dial(t.Context(), network, netip.MustParseAddrPort(to))
+		if conn != nil || err == nil || !strings.HasPrefix(err.Error(), "connect to "+to+": ") {
+			t.Errorf("%s: %v, %v", to, conn, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if conn, err := Dial(ended, network, netip.MustParseAddrPort("127.0.0.1:80")); conn != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v, %v", conn, err)
+	}
+	if conn, err := Dial(t.Context(), os.Stdin, netip.MustParseAddrPort("127.0.0.1:80")); conn != nil || err == nil {
+		t.Errorf("no network: %v", conn)
+	}
+}
