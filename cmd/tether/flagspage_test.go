@@ -114,7 +114,7 @@ func listGroup(b *bytes.Buffer, flags *pflag.FlagSet) {
 	})
 }
 
-// docs/cli.md has a section for each group of `tether help`, in the same order, and in it a heading for each command.
+// docs/cli.md has a row and a section for each group of `tether help`, in the same order, and in it a heading for each command.
 func TestCommandsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/cli.md")
@@ -140,6 +140,9 @@ func TestCommandsAreDocumented(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("docs/cli.md: the section %q has no heading for `tether %s`", group, cmd.Name())
+		}
+		if row := regexp.MustCompile(`(?m)^\| \[` + group + `\]\(#.*$`).FindString(string(page)); !strings.Contains(row, "`"+cmd.Name()+"`") {
+			t.Errorf("docs/cli.md: the row %q of the first table does not have `%s`", group, cmd.Name())
 		}
 	}
 }
