@@ -267,43 +267,52 @@ func parseTour(t *testing.T, tour string) (steps, lines []string) {
 	return steps, lines
 }
 
-// The configurations of MCP clients in README.md are JSON, and start a command that exists.
+// The configurations of MCP clients in README.md and docs/mcp.md are JSON or command lines, and start a command that exists.
 func TestReadmeConfigurations(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := 0
-	for _, span := range codeSpans(string(page)) {
-		if !strings.HasPrefix(span, "{") {
-			continue
+	for _, name := range []string{"README.md", "docs/mcp.md"} {
+		page, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
 		}
-		var config map[string]map[string]struct {
-			Type, Command string
-			Args          []string
-		}
-		if err := json.Unmarshal([]byte(span), &config); err != nil {
-			t.Errorf("%s: %v", span, err)
-		}
-		for _, servers := range config {
-			for name, server := range servers {
+		found := 0
+		for _, span := range codeSpans(string(page)) {
+			for _, args := range mcpCommands(t, span) {
 				found++
-				if err := checkCommandLine(server.Args); err != nil || server.Command != "tether" {
-					t.Errorf("%s: the server %s: %s: %v", span, name, server.Command, err)
+				if err := checkCommandLine(args); err != nil {
+					t.Errorf("%s: %s: %v", name, span, err)
 				}
 			}
 		}
-	}
-	for _, line := range documentedLines(string(page)) {
-		if _, command, add := strings.Cut(line, " mcp add build -- tether "); add {
-			found++
-			if err := checkCommandLine(strings.Fields(command)); err != nil {
-				t.Errorf("%s: %v", line, err)
-			}
+		if found != 4 {
+			t.Errorf("%s has the configurations of %d clients", name, found)
 		}
 	}
-	if found != 4 {
-		t.Errorf("README.md has the configurations of %d clients", found)
+}
+
+// mcpCommands returns the arguments of tether for each server in the configuration of an MCP client.
+func mcpCommands(t *testing.T, span string) (commands [][]string) {
+	t.Helper()
+	if _, command, add := strings.Cut(span, " mcp add build -- tether "); add {
+		return [][]string{strings.Fields(command)}
 	}
+	if !strings.HasPrefix(span, "{\"mcpServers\"") && !strings.HasPrefix(span, "{\"servers\"") {
+		return nil
+	}
+	var config map[string]map[string]struct {
+		Type, Command string
+		Args          []string
+	}
+	if err := json.Unmarshal([]byte(span), &config); err != nil {
+		t.Errorf("%s: %v", span, err)
+	}
+	for _, servers := range config {
+		for _, server := range servers {
+			if server.Command != "tether" {
+				t.Errorf("%s starts %s", span, server.Command)
+			}
+			commands = append(commands, server.Args)
+		}
+	}
+	return commands
 }
