@@ -194,7 +194,8 @@ func (p *Pipe) read() error {
 		if n > 0 {
 			p.out.grow(n)
 		}
-		p.out.ended = p.out.ended || err == io.EOF
+		// When a write has failed, this end may be all that is left of a reset.
+		p.out.ended = p.out.ended || err == io.EOF && p.err == nil
 		link := p.link
 		p.mu.Unlock()
 		link.wake()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -311,5 +312,35 @@ func TestFailedSocket(t *testing.T) {
 	}
 	if _, err := far.Read(got); err == nil {
 		t.Error("the socket is open")
+	}
+}
+
+// A resetSocket fails as a TCP socket does that was reset while it was written: only the write reports it, and reading ends.
+type resetSocket struct {
+	net.Conn
+	failed func() bool
+}
+
+func (s *resetSocket) Write([]byte) (int, error) { return 0, errors.New("connection reset by peer") }
+func (s *resetSocket) Close() error              { return nil }
+func (s *resetSocket) Read([]byte) (int, error) {
+	for !s.failed() {
+		runtime.Gosched()
+	}
+	return 0, io.EOF
+}
+
+// The other end is told that the socket has failed, not that it has ended.
+func TestResetIsNoEnd(t *testing.T) {
+	t.Parallel()
+	socket := &resetSocket{}
+	p := NewClientPipe("p", socket)
+	socket.failed = func() bool { return p.Err() != nil }
+	if err := p.Data(0, []byte("hello"), false); err != nil {
+		t.Fatal(err)
+	}
+	p.Run()
+	if p.out.ended || p.Err() == nil {
+		t.Errorf("ended: %v, failed: %v", p.out.ended, p.Err())
 	}
 }
