@@ -253,7 +253,7 @@ func resetPorts(s *stage) {
 	}
 	s.stopForward()
 	port = s.target(func(conn *net.TCPConn) {
-		io.ReadFull(conn, got[:1])
+		io.Copy(io.Discard, conn) // a reset that hits bytes on their way may look like an end
 		conn.SetLinger(0)
 	})
 	s.fails("port", "exchange", args{"port": port, "first": 1, "last": 100_000})

@@ -12,7 +12,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
-// The tests of the Python client alone, among them those of its adapters, which get a server.
+// The tests of the Python client alone, some of them with a server.
 func TestPython(t *testing.T) {
 	t.Parallel()
 	python, err := findPython()
@@ -27,14 +27,17 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// The tests of the TypeScript client alone, among them those of its adapters, which get a server.
+// The tests of the TypeScript client alone, some of them with a server.
 func TestTypeScript(t *testing.T) {
 	t.Parallel()
 	if err := builtTypeScript(); err != nil {
 		need.CannotRun(t, "%v: build it with scripts/build-typescript", err)
 	}
 	dist := filepath.Join("..", "typescript", "dist")
-	cmd := exec.Command("node", "--test", filepath.Join(dist, "events.test.js"), filepath.Join(dist, "adapters", "adapters.test.js"))
+	cmd := exec.Command("node", "--test")
+	for _, name := range []string{"events.test.js", "ports.test.js", filepath.Join("adapters", "adapters.test.js")} {
+		cmd.Args = append(cmd.Args, filepath.Join(dist, name))
+	}
 	cmd.Env = append(os.Environ(), "TETHER_URL="+tethertest.StartServer(t, server.Config{}).URL)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -48,6 +48,7 @@ class PortStream:
 
         self._opened = False
         self._closing = False  # the program does not read any more
+        self._aborted = False
         self._failure: Exception | None = None
         self._settled = asyncio.Event()  # the connection was opened, or has failed
         self._changed = asyncio.Event()  # bytes have come, or there is room for more, or it is over
@@ -117,7 +118,7 @@ class PortStream:
 
     async def close(self) -> None:
         """Ends the connection when the target has everything that was written; more of its bytes are dropped. It waits for that; abort
-        does not.
+        does not. If the connection has failed, this raises the failure.
         """
         try:
             await self.write_eof()
@@ -127,14 +128,15 @@ class PortStream:
         except asyncio.CancelledError:
             self.abort()
             raise
-        if self._failure is not None and self._out:
+        if self._failure is not None and not self._aborted:
             raise self._failure
 
-    def abort(self) -> None:
+    def abort(self, reason: str = "the program has aborted the connection") -> None:
         """Ends the connection at once. The target sees a reset, unless the connection has ended already."""
         if self._over.is_set():
             return
-        self._fail(PortError("the program has aborted the connection"))
+        self._aborted = self._aborted or self._failure is None
+        self._fail(PortError(reason))
         if self._serving is not None:
             self._serving.cancel()
 
@@ -151,7 +153,6 @@ class PortStream:
             self._serving.cancel()
         if isinstance(error, Exception):
             self._fail(error)
-        self._settled.set()
         if self._opened or not isinstance(error, ServerError):
             params: dict[str, Any] = {"connectionId": self.id}
             if self._failure is not None:
@@ -244,6 +245,7 @@ class PortStream:
 
     def _fail(self, failure: Exception) -> None:
         self._failure = self._failure or failure
+        self._settled.set()
         self._changed.set()
         self._due.set()
 
@@ -384,8 +386,8 @@ class Forward:
             await stream.write_eof()
         except TetherError:
             pass  # _receive gets the bytes that came before, and then the same error
-        except OSError:
-            stream.abort()
+        except OSError as e:
+            stream.abort(f"the local connection has failed: {e}")
 
     async def _receive(self, stream: PortStream, writer: asyncio.StreamWriter) -> None:
         writer.transport.set_write_buffer_limits(high=0)  # drain waits until the kernel has all bytes: a reset would drop the others

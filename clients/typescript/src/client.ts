@@ -267,6 +267,7 @@ export class Client {
     }
     this.fail(new ClosedError());
     this.connection?.close();
+    await Promise.all([...this.ports.forwards].map((forward) => forward.close()));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

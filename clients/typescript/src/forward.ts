@@ -41,11 +41,13 @@ export class Forward {
     });
     this.server.on("error", (e) => this.options.onError?.(e));
     this.port = (this.server.address() as { port: number }).port;
+    this.client.ports.forwards.add(this);
     return this;
   }
 
-  /** Stops listening, and resets the connections. */
+  /** Stops listening, and resets the connections. The end of the client does so, too. */
   async close(): Promise<void> {
+    if (!this.client.ports.forwards.delete(this)) return;
     const closed = new Promise<void>((resolve) => this.server.close(() => resolve()));
     for (const socket of this.sockets) socket.resetAndDestroy();
     await closed;
@@ -58,11 +60,12 @@ export class Forward {
   private async accepted(socket: Socket, port: number, to: PortOptions): Promise<void> {
     this.sockets.add(socket);
     let stream: PortStream | undefined;
+    let failure = "the local connection was closed";
     socket.once("close", () => {
       this.sockets.delete(socket);
-      if (!socket.readableEnded || !socket.writableFinished) stream?.abort();
+      if (!socket.readableEnded || !socket.writableFinished) stream?.abort(failure);
     });
-    socket.on("error", () => {}); // close follows
+    socket.on("error", (e) => (failure = `the local connection has failed: ${e.message}`)); // close follows
     try {
       stream = await this.client.connectPort(port, to);
       if (socket.destroyed) stream.abort();

@@ -38,6 +38,7 @@ export class PortStream implements AsyncIterable<Uint8Array> {
 
   private opened = false;
   private closing = false; // the program does not read any more
+  private wasAborted = false;
   private ended = false;
   private failure?: Error;
   private readonly settled = new Signal(); // the connection was opened, or has failed
@@ -116,20 +117,21 @@ export class PortStream implements AsyncIterable<Uint8Array> {
 
   /**
    * Ends the connection when the target has everything that was written; more of its bytes are dropped. The promise waits for that;
-   * abort does not.
+   * abort does not. If the connection has failed, the promise is rejected.
    */
   async close(): Promise<void> {
     await this.end();
     this.closing = true;
     this.drop();
     while (!this.ended) await this.over.wait();
-    if (this.failure && this.outgoing.length > 0) throw this.failure;
+    if (this.failure && !this.wasAborted) throw this.failure;
   }
 
   /** Ends the connection at once. The target sees a reset, unless the connection has ended already. */
-  abort(): void {
+  abort(reason = "the program has aborted the connection"): void {
     if (this.ended) return;
-    this.fail(new PortError("the program has aborted the connection"));
+    this.wasAborted ||= !this.failure;
+    this.fail(new PortError(reason));
     this.aborted.send();
   }
 
@@ -150,7 +152,6 @@ export class PortStream implements AsyncIterable<Uint8Array> {
       this.fail(e as Error);
     }
     serving.catch(() => {}); // after an abort
-    this.settled.send();
     const abort = this.failure ? { abort: true } : {};
     // If that fails, the session has ended, and its connections with it.
     if (!refused) await this.client.call("tether/port/close", { connectionId: this.id, ...abort }, true).catch(() => {});
@@ -297,6 +298,7 @@ class Slots {
 
 /** @internal Ports are the forwarded connections of a client. */
 export class Ports {
+  readonly forwards = new Set<{ close(): Promise<void> }>(); // that listen
   readonly opening = new Slots(maxOpening);
   private readonly open = new Slots(maxOpen);
   private readonly streams = new Map<string, PortStream>();
