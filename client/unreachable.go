@@ -126,6 +126,8 @@ func (e *UpgradeError) Error() string {
 		return "the token is not valid yet"
 	case e.Status == 401 && strings.HasSuffix(e.Text, " mismatch"):
 		return "it refuses the token: issuer or audience is not the one that it expects"
+	case e.Status == 401 && strings.HasPrefix(e.Text, "the token "):
+		return "it refuses the token: " + e.Text
 	case e.Status == 401:
 		return "it refuses the token"
 	case e.Status == 403 && e.Text != "":

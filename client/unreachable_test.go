@@ -42,6 +42,7 @@ func TestConnectionErrorsInPlainWords(t *testing.T) {
 		"cannot connect to wss://h: it requires a certificate of the client":                                 dial("wss://h", &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}),
 		"cannot connect to ws://h: it requires a token":                                                      refused(401, "missing websocket bearer token"),
 		"cannot connect to ws://h: it refuses the token":                                                     refused(401, "invalid websocket bearer token"),
+		"cannot connect to ws://h: it refuses the token: the token has no sub":                               refused(401, "the token has no sub"),
 		"cannot connect to ws://h: the token has expired":                                                    refused(401, "expired websocket jwt"),
 		"cannot connect to ws://h: the token is not valid yet":                                               refused(401, "websocket jwt is not valid yet"),
 		"cannot connect to ws://h: it refuses the token: issuer or audience is not the one that it expects":  refused(401, "websocket jwt audience mismatch"),

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 )
@@ -33,10 +34,17 @@ func (a *access) authenticator() *Authenticator {
 	return a.auth.Load()
 }
 
-// check returns the client of a request, if it may connect now. Its connection may be older than the certificates for clients.
-func (a *access) check(r *http.Request) (Client, error) {
+// check returns the client of a request, if it may connect now. Its connection may be older than the certificates for clients, and a check
+// that has to ask the issuer of tokens may take longer than the settings are in force with which it has begun.
+func (a *access) check(r *http.Request, log *slog.Logger) (Client, error) {
 	if a != nil && !a.certs.accepts(r.TLS) {
-		return Client{}, &authError{noCertificate, "the client's certificate is not accepted any more"}
+		return Client{}, &Refusal{Reason: noCertificate, Text: "the client's certificate is not accepted any more"}
 	}
-	return a.authenticator().Check(r)
+	for {
+		auth := a.authenticator()
+		c, err := auth.checkWith(r, log)
+		if auth == a.authenticator() {
+			return c, err
+		}
+	}
 }

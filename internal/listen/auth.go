@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -9,14 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
@@ -32,11 +31,23 @@ const (
 	DefaultClockSkew = 30
 )
 
-// AuthConfig says how clients authenticate: with one of the two kinds of tokens, or
-// not at all.
+// AuthConfig says how clients authenticate: with one kind of tokens, or not at all.
 type AuthConfig struct {
 	Token  *CapabilityToken
 	Signed *SignedTokens
+	Other  OtherTokens // a pointer
+}
+
+// OtherTokens are tokens of a kind that not all programs know. See package oidc.
+type OtherTokens interface {
+	Validate() error // checks the settings, and reads no file
+	Files() []string // that Open reads
+	Open() (Verifier, error)
+}
+
+// A Verifier checks tokens. The error of Verify should be a *Refusal. The log is for what concerns no client.
+type Verifier interface {
+	Verify(ctx context.Context, token string, log *slog.Logger) (Client, error)
 }
 
 // A CapabilityToken is one token that all clients share.
@@ -60,8 +71,12 @@ func (c AuthConfig) validate() error {
 	switch {
 	case c.Token != nil && c.Signed != nil:
 		return errors.New("clients authenticate with a capability token or with signed tokens, not with both")
+	case c.Other != nil && (c.Token != nil || c.Signed != nil):
+		return errors.New("clients authenticate with one kind of tokens, not with two")
 	case c.Signed != nil && c.Signed.ClockSkew < 0:
 		return errors.New("the clock skew of signed tokens must not be negative")
+	case c.Other != nil:
+		return c.Other.Validate()
 	}
 	return nil
 }
@@ -69,7 +84,7 @@ func (c AuthConfig) validate() error {
 // An Authenticator decides which clients may upgrade. It holds digests and keys:
 // never print one.
 type Authenticator struct {
-	check func(token string) (Client, error)
+	check Verifier
 	names bool // tokens name their clients: a certificate does not
 	from  source
 }
@@ -77,7 +92,7 @@ type Authenticator struct {
 // A source is what an Authenticator was made of.
 type source struct {
 	config AuthConfig
-	secret [sha256.Size]byte // digest of the content of the file
+	secret [sha256.Size]byte // digest of the content of the files
 }
 
 // equal reports whether both accept the same clients.
@@ -87,7 +102,7 @@ func (a *Authenticator) equal(b *Authenticator) bool {
 
 // NewToken returns an Authenticator that accepts one token.
 func NewToken(token string) *Authenticator {
-	return &Authenticator{check: capability{sha256.Sum256([]byte(token))}.check}
+	return &Authenticator{check: capability{sha256.Sum256([]byte(token))}}
 }
 
 // newAuthenticator reads the secrets that c names, once. Without any it returns
@@ -95,14 +110,14 @@ func NewToken(token string) *Authenticator {
 func newAuthenticator(c AuthConfig) (*Authenticator, error) {
 	switch {
 	case c.Token != nil && c.Token.File == "":
-		return &Authenticator{check: capability{c.Token.SHA256}.check, from: source{config: c}}, nil
+		return &Authenticator{check: capability{c.Token.SHA256}, from: source{config: c}}, nil
 	case c.Token != nil:
 		token, _, err := readSecret(c.Token.File)
 		if err != nil {
 			return nil, err
 		}
 		digest := sha256.Sum256([]byte(token))
-		return &Authenticator{check: capability{digest}.check, from: source{c, digest}}, nil
+		return &Authenticator{check: capability{digest}, from: source{c, digest}}, nil
 	case c.Signed != nil:
 		secret, path, err := readSecret(c.Signed.SecretFile)
 		if err != nil {
@@ -112,8 +127,16 @@ func newAuthenticator(c AuthConfig) (*Authenticator, error) {
 			return nil, fmt.Errorf("signed websocket bearer secret %s must be at least %d bytes", path, minSharedSecret)
 		}
 		issuer, audience := strings.TrimSpace(c.Signed.Issuer), strings.TrimSpace(c.Signed.Audience)
-		check := signedBearer{[]byte(secret), issuer, audience, c.Signed.ClockSkew}.check
+		check := signedBearer{[]byte(secret), ClaimRules{Issuer: issuer, Audience: audience, ClockSkew: c.Signed.ClockSkew}}
 		return &Authenticator{check: check, names: true, from: source{c, sha256.Sum256([]byte(secret))}}, nil
+	case c.Other != nil:
+		digest := sha256.New()
+		for _, name := range c.Other.Files() {
+			content, _ := os.ReadFile(name) // Open reads it, too, and says why if that fails
+			digest.Write(content)
+		}
+		check, err := c.Other.Open()
+		return &Authenticator{check: check, names: true, from: source{c, [sha256.Size]byte(digest.Sum(nil))}}, err
 	}
 	return nil, nil
 }
@@ -162,34 +185,50 @@ func cause(err error) error {
 	return err
 }
 
-// An authError says why a client may not connect.
-type authError struct{ reason, text string }
+// A Refusal says why a client may not connect.
+type Refusal struct {
+	Reason string // for metrics
+	Text   string // for the client
+	Later  bool   // it cannot be decided now: the client may try again
+}
 
-func (e *authError) Error() string { return e.text }
+func (e *Refusal) Error() string { return e.Text }
 
 // reasonOf returns the reason of an error of Check.
 func reasonOf(err error) string {
-	if e, ok := errors.AsType[*authError](err); ok {
-		return e.reason
+	if e, ok := errors.AsType[*Refusal](err); ok {
+		return e.Reason
 	}
-	return badToken
+	return BadToken
 }
 
-// Check returns the client if the request may upgrade. The error's text is the body of the 401 answer.
+// statusOf returns the status of the answer to a client that is refused.
+func statusOf(err error) int {
+	if e, ok := errors.AsType[*Refusal](err); ok && e.Later {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusUnauthorized
+}
+
+// Check returns the client if the request may upgrade. The error's text is the body of the answer.
 func (a *Authenticator) Check(r *http.Request) (Client, error) {
+	return a.checkWith(r, slog.New(slog.DiscardHandler))
+}
+
+func (a *Authenticator) checkWith(r *http.Request, log *slog.Logger) (Client, error) {
 	if a == nil {
 		return certified(r), nil
 	}
 	headers := r.Header["Authorization"]
 	if len(headers) == 0 {
-		return Client{}, &authError{noToken, "missing websocket bearer token"}
+		return Client{}, &Refusal{Reason: noToken, Text: "missing websocket bearer token"}
 	}
 	scheme, token, found := strings.Cut(headers[0], " ")
 	token = strings.TrimSpace(token)
 	if !found || !strings.EqualFold(scheme, "bearer") || token == "" || !visibleASCII(headers[0]) {
-		return Client{}, &authError{badToken, "invalid authorization header"}
+		return Client{}, &Refusal{Reason: BadToken, Text: "invalid authorization header"}
 	}
-	c, err := a.check(token)
+	c, err := a.check.Verify(r.Context(), token, log)
 	if err == nil && !a.names {
 		c = certified(r)
 	}
@@ -210,11 +249,11 @@ type capability struct {
 	digest [sha256.Size]byte
 }
 
-// check returns no principal: all clients have the same token.
-func (c capability) check(token string) (Client, error) {
+// Verify returns no principal: all clients have the same token.
+func (c capability) Verify(_ context.Context, token string, _ *slog.Logger) (Client, error) {
 	sum := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(sum[:], c.digest[:]) != 1 {
-		return Client{}, &authError{badToken, "invalid websocket bearer token"}
+		return Client{}, &Refusal{Reason: BadToken, Text: "invalid websocket bearer token"}
 	}
 	return Client{}, nil
 }
@@ -222,65 +261,48 @@ func (c capability) check(token string) (Client, error) {
 // signedBearer accepts JWTs signed with key. HS256 is the only algorithm, so a
 // token cannot choose a weaker one.
 type signedBearer struct {
-	key              []byte
-	issuer, audience string // "": any
-	skew             int64  // seconds, not negative
+	key   []byte
+	rules ClaimRules
 }
 
-var errInvalidJWT error = &authError{badToken, "invalid websocket jwt"}
+var errInvalidJWT error = &Refusal{Reason: BadToken, Text: "invalid websocket jwt"}
 
-// check returns the claim sub as principal, with the rights of the claim scope.
-func (s signedBearer) check(token string) (Client, error) {
+func (s signedBearer) Verify(_ context.Context, token string, _ *slog.Logger) (Client, error) {
 	claims, err := s.verify(token)
 	if err != nil {
 		return Client{}, errInvalidJWT
 	}
-	now := time.Now().Unix()
-	switch {
-	case now > saturatingAdd(claims.expires, s.skew):
-		return Client{}, &authError{oldToken, "expired websocket jwt"}
-	case claims.notBefore != nil && saturatingAdd(now, s.skew) < *claims.notBefore:
-		return Client{}, &authError{oldToken, "websocket jwt is not valid yet"}
-	case s.issuer != "" && (claims.issuer == nil || *claims.issuer != s.issuer):
-		return Client{}, &authError{otherToken, "websocket jwt issuer mismatch"}
-	case s.audience != "" && !slices.Contains(claims.audience, s.audience):
-		return Client{}, &authError{otherToken, "websocket jwt audience mismatch"}
-	}
-	c := Client{Principal: claims.subject, Expires: time.Unix(min(saturatingAdd(claims.expires, s.skew), maxUnix), 0)}
-	return c, c.setScopes(claims.scopes)
+	return s.rules.Client(claims)
 }
 
 // verify returns the claims of a token whose signature is valid. It decodes nothing
 // before that.
-func (s signedBearer) verify(token string) (jwtClaims, error) {
+func (s signedBearer) verify(token string) ([]byte, error) {
 	// Two cuts, whatever the token looks like: its sender is unknown.
 	header, rest, _ := strings.Cut(token, ".")
 	payload, signature, ok := strings.Cut(rest, ".")
 	if !ok || strings.Contains(signature, ".") {
-		return jwtClaims{}, errInvalidJWT
+		return nil, errInvalidJWT
 	}
 	base64URL := base64.RawURLEncoding.Strict()
 	mac, err := base64URL.DecodeString(signature)
 	if err != nil {
-		return jwtClaims{}, err
+		return nil, err
 	}
 	want := hmac.New(sha256.New, s.key)
 	want.Write([]byte(header + "." + payload))
 	if !hmac.Equal(mac, want.Sum(nil)) {
-		return jwtClaims{}, errInvalidJWT
+		return nil, errInvalidJWT
 	}
 	head, err := base64URL.DecodeString(header)
 	if err != nil {
-		return jwtClaims{}, err
+		return nil, err
 	}
 	body, err := base64URL.DecodeString(payload)
 	if err != nil {
-		return jwtClaims{}, err
+		return nil, err
 	}
-	if err := checkJWTHeader(head); err != nil {
-		return jwtClaims{}, err
-	}
-	return parseClaims(body)
+	return body, checkJWTHeader(head)
 }
 
 func checkJWTHeader(header []byte) error {
@@ -307,95 +329,4 @@ func checkJWTHeader(header []byte) error {
 		}
 	}
 	return nil
-}
-
-// jwtClaims are the claims that are checked. Times are whole Unix seconds.
-type jwtClaims struct {
-	expires   int64
-	notBefore *int64
-	issuer    *string
-	audience  audience
-	subject   string // "": none
-	scopes    scopes
-}
-
-func parseClaims(body []byte) (c jwtClaims, err error) {
-	members, err := jsonObject(body)
-	if err != nil {
-		return c, err
-	}
-	var expires *int64
-	err = errors.Join(
-		member(members, "exp", &expires),
-		member(members, "nbf", &c.notBefore),
-		member(members, "iss", &c.issuer),
-		member(members, "aud", &c.audience),
-		member(members, "sub", &c.subject),
-		member(members, "scope", &c.scopes),
-	)
-	if err == nil && !validPrincipal(c.subject) {
-		err = errors.New("sub is too long or not printable")
-	}
-	if err == nil && expires == nil {
-		err = errors.New("no exp")
-	}
-	if err != nil {
-		return c, err
-	}
-	c.expires = *expires
-	return c, nil
-}
-
-// jsonObject splits an object into its members. Unlike decoding into a struct, it
-// matches names by their exact case.
-func jsonObject(text []byte) (map[string]json.RawMessage, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
-		return nil, err
-	}
-	return members, nil
-}
-
-// member decodes an optional member; if it is absent or null, v is not changed.
-func member(members map[string]json.RawMessage, name string, v any) error {
-	if raw, ok := members[name]; ok {
-		return json.Unmarshal(raw, v)
-	}
-	return nil
-}
-
-// audience is a string or a list of strings in JSON.
-type audience []string
-
-func (a *audience) UnmarshalJSON(text []byte) error {
-	var one *string
-	if err := json.Unmarshal(text, &one); err == nil {
-		if one != nil {
-			*a = audience{*one}
-		}
-		return nil
-	}
-	// A list may not hold null, which would decode as an empty string.
-	var many []*string
-	if err := json.Unmarshal(text, &many); err != nil {
-		return err
-	}
-	for _, s := range many {
-		if s == nil {
-			return errors.New("null in aud")
-		}
-		*a = append(*a, *s)
-	}
-	return nil
-}
-
-// maxUnix is the last time that can be compared with others, in seconds.
-const maxUnix = math.MaxInt64 >> 8
-
-// saturatingAdd returns a+b for b ≥ 0, or the largest number if that is larger.
-func saturatingAdd(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }

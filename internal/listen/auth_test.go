@@ -68,7 +68,7 @@ func TestAuthStartErrors(t *testing.T) {
 		want string // "" for success
 	}{
 		{"nothing", AuthConfig{}, ""},
-		{"both", AuthConfig{token(good).Token, signed(good).Signed}, "clients authenticate with a capability token or with signed tokens, not with both"},
+		{"both", AuthConfig{Token: token(good).Token, Signed: signed(good).Signed}, "clients authenticate with a capability token or with signed tokens, not with both"},
 
 		{"token: digest", AuthConfig{Token: &CapabilityToken{}}, ""},
 		{"token: file", token(short), ""},

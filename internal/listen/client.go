@@ -40,9 +40,9 @@ type Client struct {
 // maxPrincipal limits the length of a principal, which is recorded with each session.
 const maxPrincipal = 256
 
-// validPrincipal reports whether a text can be a principal. JSON decoders put the replacement character in the place of invalid text, so two
+// ValidPrincipal reports whether a text can be a principal. JSON decoders put the replacement character in the place of invalid text, so two
 // different texts could become the same principal.
-func validPrincipal(s string) bool {
+func ValidPrincipal(s string) bool {
 	return len(s) <= maxPrincipal && !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError })
 }
 
@@ -62,7 +62,7 @@ func certificatePrincipal(c *x509.Certificate) string {
 	switch {
 	case name == "cert:":
 		return fmt.Sprintf("cert:key-sha256:%x", sha256.Sum256(c.RawSubjectPublicKeyInfo))
-	case !validPrincipal(name):
+	case !ValidPrincipal(name):
 		return fmt.Sprintf("cert:subject-sha256:%x", sha256.Sum256(c.RawSubject))
 	}
 	return name

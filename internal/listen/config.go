@@ -99,6 +99,9 @@ func (c Config) Files() []string {
 			names = append(names, name)
 		}
 	}
+	if c.Auth.Other != nil {
+		names = append(names, c.Auth.Other.Files()...)
+	}
 	return names
 }
 

@@ -44,7 +44,7 @@ func (u *upgrader) serveCode(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		u.counts.refuse(u.via, reasonOf(err))
 		u.logRefusal("client not authenticated", "peer", r.RemoteAddr, "err", err)
-		refuse(w, http.StatusUnauthorized, err.Error())
+		refuse(w, statusOf(err), err.Error())
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", "POST")
 		w.WriteHeader(http.StatusMethodNotAllowed)

@@ -87,7 +87,7 @@ func TestEndpointChecks(t *testing.T) {
 		{"network, client certificates", Config{URL: "wss://192.0.2.1:1", TLS: mutual}, ""},
 		{"network, insecure", Config{URL: "ws://192.0.2.1:1", InsecureNoAuth: true}, ""},
 		{"stdio with auth", Config{URL: "stdio", Auth: token}, "WebSocket auth requires a WebSocket listener, not stdio"},
-		{"auth before listen", Config{URL: "bogus", Auth: AuthConfig{token.Token, &SignedTokens{}}}, "clients authenticate with"},
+		{"auth before listen", Config{URL: "bogus", Auth: AuthConfig{Token: token.Token, Signed: &SignedTokens{}}}, "clients authenticate with"},
 		{"listen before secret", Config{URL: "bogus", Auth: AuthConfig{Token: &CapabilityToken{File: "/nonexistent"}}}, "unsupported URL"},
 		{"wss without TLS", Config{URL: "wss://127.0.0.1:1"}, ErrNoTLS.Error()},
 		{"ws with TLS", Config{URL: "ws://127.0.0.1:1", TLS: cert}, ErrUnusedTLS.Error()},

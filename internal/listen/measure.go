@@ -32,12 +32,13 @@ const (
 	malformed = "malformed" // it did not ask for a WebSocket as it should
 )
 
-// Why clients may not connect: the label reason, with those of package console.
+// Why clients may not connect: the label reason, with those of package console. Verifiers use the exported ones.
 const (
 	noToken       = "missing"     // there is no token
-	badToken      = "invalid"     // it is not the right one, or not signed as it should be
+	BadToken      = "invalid"     // it is not the right one, or not signed as it should be
 	oldToken      = "expired"     // or not valid yet
-	otherToken    = "claims"      // it has another issuer or audience
+	OtherToken    = "claims"      // it has another issuer, audience or other claim than it should
+	NoKeys        = "issuer"      // the keys with which its issuer signs are not known
 	noCertificate = "certificate" // the client has none, or one that is not accepted
 	otherSpace    = "namespace"   // the client of a Unix socket is in another container or sandbox
 	webPage       = "origin"      // a web page of another origin wants to connect
@@ -52,7 +53,7 @@ type counts struct {
 
 // Measure adds metrics about connections to a set. It is called before the first connection.
 func (c *Connections) Measure(set *metrics.Set) {
-	reasons := []string{noToken, badToken, oldToken, otherToken, noCertificate, otherSpace, webPage}
+	reasons := []string{noToken, BadToken, oldToken, OtherToken, NoKeys, noCertificate, otherSpace, webPage}
 	for _, r := range console.Reasons {
 		reasons = append(reasons, consoleReason(r))
 	}

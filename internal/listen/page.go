@@ -46,7 +46,7 @@ func (u *upgrader) servePage(w http.ResponseWriter, r *http.Request, p *Page) {
 	case err != nil:
 		u.counts.refuse(u.via, reasonOf(err))
 		u.logRefusal("client not authenticated", "peer", r.RemoteAddr, "path", p.Path, "err", err)
-		refuse(w, http.StatusUnauthorized, err.Error())
+		refuse(w, statusOf(err), err.Error())
 	default:
 		w.Header().Set("Content-Type", p.Type)
 		p.Write(w)

@@ -24,11 +24,11 @@ func (c *Client) setScopes(names scopes) error {
 		case name == scopeAdmin:
 			c.Admin = true
 		case strings.HasPrefix(name, scopePrefix):
-			return &authError{otherToken, fmt.Sprintf("the token has the unknown scope %.64q", name)}
+			return &Refusal{Reason: OtherToken, Text: fmt.Sprintf("the token has the unknown scope %.64q", name)}
 		}
 	}
 	if c.Admin && c.Principal == "" { // the audit log has to name it
-		return &authError{otherToken, "a token with the scope " + scopeAdmin + " needs a sub"}
+		return &Refusal{Reason: OtherToken, Text: "the token has the scope " + scopeAdmin + " and no sub"}
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func TestScopes(t *testing.T) {
 		t.Fatal(err)
 	}
 	type claims = map[string]any
-	const malformed, noSub = "invalid websocket jwt", "a token with the scope tether:admin needs a sub"
+	const malformed, noSub = "invalid websocket jwt", "the token has the scope tether:admin and no sub"
 	for _, tt := range []struct {
 		claims          claims
 		readOnly, admin bool

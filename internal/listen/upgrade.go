@@ -213,7 +213,7 @@ func (u *upgrader) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		u.counts.refuse(u.via, reasonOf(err))
 		u.logRefusal("client not authenticated", "peer", r.RemoteAddr, "err", err)
-		refuse(w, http.StatusUnauthorized, err.Error())
+		refuse(w, statusOf(err), err.Error())
 		return
 	}
 	client.Query = r.URL.RawQuery
@@ -226,7 +226,7 @@ func (u *upgrader) check(r *http.Request) (c Client, err error) {
 	if u.console != nil {
 		epoch = u.console.Epoch() // before the check: a token that is replaced meanwhile lets no browser in
 	}
-	c, err = u.access.check(r)
+	c, err = u.access.check(r, u.log)
 	c.Epoch = epoch
 	return c, err
 }
@@ -234,7 +234,7 @@ func (u *upgrader) check(r *http.Request) (c Client, err error) {
 // upgrade takes over the connection of a client.
 func (u *upgrader) upgrade(w http.ResponseWriter, r *http.Request, client Client) {
 	if client.ReadOnly && !u.looking {
-		u.counts.refuse(u.via, otherToken)
+		u.counts.refuse(u.via, OtherToken)
 		refuse(w, http.StatusForbidden, "this server has nothing that a read-only client may use")
 		return
 	}
