@@ -38,7 +38,7 @@ func TestDependencies(t *testing.T) {
 		}
 	}
 	untagged := list(".")
-	for _, name := range []string{"github.com/nats-io/nats.go\n", "github.com/nats-io/nats-server/v2/server\n", "github.com/nats-io/", ours + "internal/fleet"} {
+	for _, name := range []string{"github.com/nats-io/nats.go\n", "github.com/nats-io/nats-server/v2/server\n", "github.com/nats-io/", ours + "internal/fleet", "github.com/coreos/go-oidc/", "github.com/go-jose/", ours + "internal/oidc\n"} {
 		for program, has := range map[string]string{"tether": tether, "tether-mcp": inMCP, "tether without a tag": untagged} {
 			if strings.Contains(has, "\n"+name) {
 				t.Errorf("%s needs %s, which only tether-fleet should have", program, name)

@@ -60,6 +60,7 @@ func (f *gatewayFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.listen.cfg.URL, "listen", listen.DefaultURL, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT or unix://PATH")
 	group(fs, "Where to listen", "listen")
 	f.listen.define(fs)
+	f.listen.auth.oidc.define(fs)
 	f.door.define(fs)
 	fs.Var(&f.window, "window", "how much a session may have in flight in each direction between the\ngateway and its host (default 1MiB)")
 	f.log.define(fs, "warn")

@@ -152,6 +152,8 @@ type authFlags struct {
 	tokenFile, tokenSHA256       *string // capability token
 	secretFile, issuer, audience *string // signed bearer token
 	clockSkew                    *uint64
+
+	oidc oidcFlags // of the commands that define them
 }
 
 func (f *authFlags) define(fs *pflag.FlagSet) {
@@ -168,9 +170,20 @@ func (f *authFlags) define(fs *pflag.FlagSet) {
 
 // config turns the flags into a Config, after checks that they fit each other. It reads no file.
 func (f *authFlags) config() (auth listen.AuthConfig, err error) {
+	issuer, err := f.oidc.check()
+	if err != nil {
+		return auth, err
+	}
 	token := f.tokenFile != nil || f.tokenSHA256 != nil
 	signed := f.secretFile != nil || f.issuer != nil || f.audience != nil || f.clockSkew != nil
 	switch {
+	case issuer && (f.mode.value != "" || token || f.secretFile != nil || f.issuer != nil || f.audience != nil):
+		return auth, errors.New("`--oidc-issuer` excludes `--ws-auth` and its flags, except `--ws-max-clock-skew-seconds`: clients have one kind of tokens")
+	case issuer:
+		var skew int64
+		if skew, err = f.skew(); err == nil {
+			auth.Other, err = f.oidc.tokens(skew)
+		}
 	case f.mode.value == "" && (token || signed):
 		return auth, errors.New("websocket auth flags require `--ws-auth capability-token` or `--ws-auth signed-bearer-token`")
 	case f.mode.value == authCapabilityToken && signed:
@@ -207,18 +220,24 @@ func (f *authFlags) signed() (*listen.SignedTokens, error) {
 	if f.secretFile == nil {
 		return nil, errors.New("`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set")
 	}
-	s := &listen.SignedTokens{SecretFile: *f.secretFile, ClockSkew: listen.DefaultClockSkew}
+	skew, err := f.skew()
+	s := &listen.SignedTokens{SecretFile: *f.secretFile, ClockSkew: skew}
 	if f.issuer != nil {
 		s.Issuer = *f.issuer
 	}
 	if f.audience != nil {
 		s.Audience = *f.audience
 	}
-	if f.clockSkew != nil {
-		if *f.clockSkew > math.MaxInt64 {
-			return nil, errors.New("websocket auth clock skew must fit in a signed 64-bit integer")
-		}
-		s.ClockSkew = int64(*f.clockSkew)
+	return s, err
+}
+
+// skew is how many seconds the clocks of this machine and of the issuer of tokens may differ.
+func (f *authFlags) skew() (int64, error) {
+	switch {
+	case f.clockSkew == nil:
+		return listen.DefaultClockSkew, nil
+	case *f.clockSkew > math.MaxInt64:
+		return 0, errors.New("websocket auth clock skew must fit in a signed 64-bit integer")
 	}
-	return s, nil
+	return int64(*f.clockSkew), nil
 }

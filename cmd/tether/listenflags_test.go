@@ -50,6 +50,14 @@ func TestErrorsOfListenFlags(t *testing.T) {
 		{signed + "--ws-shared-secret-file f", ""},
 		{signed + "--ws-shared-secret-file f --ws-max-clock-skew-seconds 9223372036854775808", "websocket auth clock skew must fit in a signed 64-bit integer"},
 
+		{"--oidc-audience a", "`--oidc-audience`, `--oidc-claim`, `--oidc-scope-claim` and `--oidc-ca` require `--oidc-issuer`"},
+		{"--oidc-claim a=b", "`--oidc-audience`, `--oidc-claim`, "},
+		{"--oidc-ca f", "`--oidc-audience`, `--oidc-claim`, "},
+		{"--oidc-issuer https://i", "`--oidc-issuer` requires `--oidc-audience`"},
+		{"--oidc-issuer https://i --oidc-audience a " + token + "--ws-token-file f", "`--oidc-issuer` excludes `--ws-auth`"},
+		{"--oidc-issuer https://i --oidc-audience a --ws-issuer j", "`--oidc-issuer` excludes `--ws-auth`"},
+		{"--oidc-issuer https://i --oidc-audience a --ws-max-clock-skew-seconds 1", "`--oidc-issuer` needs a restart"}, // of this build
+
 		{"--listen bogus --ws-token-file f", needMode},
 		{"--listen bogus " + token + "--ws-token-file missing", "unsupported --listen URL `bogus`"},
 		{"--listen unix://", "invalid socket --listen URL `unix://`; expected `unix://PATH`"},

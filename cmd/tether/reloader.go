@@ -189,7 +189,8 @@ func (r *reloader) needRestart(next []string) []string {
 // the start on, and limits of all commands together, because the kernel would kill commands that exceed a lower one.
 func kindOfSetting(name string) string {
 	switch name {
-	case "ws-auth", "ws-token-sha256", "ws-issuer", "ws-audience", "ws-max-clock-skew-seconds":
+	case "ws-auth", "ws-token-sha256", "ws-issuer", "ws-audience", "ws-max-clock-skew-seconds",
+		"oidc-issuer", "oidc-audience", "oidc-claim", "oidc-scope-claim", "oidc-ca":
 		return wire.SettingsTokens
 	case "tls-cert", "tls-client-ca":
 		return wire.SettingsCertificates

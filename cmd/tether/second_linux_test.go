@@ -84,6 +84,12 @@ func TestCompanions(t *testing.T) {
 	if got := tether(both, join...); got.code != exitError || !strings.HasPrefix(got.stderr, "tether: `--join` requires `--creds`") {
 		t.Errorf("serve --join: %+v", got)
 	}
+	if got := tether("", "serve", "--oidc-issuer", "https://issuer.example"); got.code != exitError || !strings.HasPrefix(got.stderr, "tether: `tether serve --oidc-issuer` needs the program tether-fleet, ") {
+		t.Errorf("serve --oidc-issuer without the program: %+v", got)
+	}
+	if got := tether(both, "serve", "--oidc-issuer", "https://issuer.example"); got.code != exitError || !strings.HasPrefix(got.stderr, "tether: `--oidc-issuer` requires `--oidc-audience`") {
+		t.Errorf("serve --oidc-issuer: %+v", got)
+	}
 	if got := tether("", "serve", "--creds", "x"); got.code != exitError || got.stderr != "tether: `--creds` requires `--join`\n" {
 		t.Errorf("serve --creds: %+v", got)
 	}

@@ -71,8 +71,12 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 			if err := flags.file.apply(cmd, "serve"); err != nil {
 				return err
 			}
-			if flags.join.url != "" && !hasFleet {
+			switch {
+			case hasFleet:
+			case flags.join.url != "":
 				return withFleet.become(name+" --join", args)
+			case flags.listen.auth.oidc.issuer != nil:
+				return withFleet.become(name+" --oidc-issuer", args)
 			}
 			listenCfg, cfg, err := flags.config(cmd.ErrOrStderr())
 			if err != nil {
@@ -121,6 +125,7 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.listen.cfg.URL, "listen", listen.DefaultURL, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT, unix://PATH,\nstdio for one client on standard input and output, or systemd (or\nsystemd:NAME) for the socket of a socket unit")
 	group(fs, "Where to listen", "listen")
 	f.listen.define(fs)
+	f.listen.auth.oidc.define(fs)
 	f.console.define(fs)
 
 	f.ttl, f.ttlMax = lifetime(server.DefaultSessionTTL), lifetime(server.DefaultSessionTTLMax)
