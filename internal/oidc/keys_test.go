@@ -165,6 +165,7 @@ func TestSlowIssuer(t *testing.T) {
 	at.advance(freshTime)
 	go ask(1) // ends with the answer
 	<-asked
+	at.advance(fetchPause) // the attempt takes longer than the pause
 	for range 10 {
 		if got := check(t, v, token); got != name {
 			t.Errorf("while the keys are fetched again: %s", got)
