@@ -113,7 +113,8 @@ func (f *appServerFlags) config(stderr io.Writer) (listen.Config, error) {
 func (f *appServerFlags) fileFlags() *configFlags { return &f.file }
 
 // settings implements reloadable.
-func (f *appServerFlags) settings(stderr io.Writer) (s serverSettings, err error) {
+func (f *appServerFlags) settings(stderr io.Writer) (s *serverSettings, err error) {
+	s = new(serverSettings)
 	s.listen, err = f.config(stderr)
 	s.level = f.log.minimum()
 	return s, err

@@ -63,7 +63,10 @@ func configOf(t *testing.T, args string) (listenCfg listen.Config, cfg server.Co
 	if err := cmd.ParseFlags(strings.Fields(args)); err != nil {
 		return listenCfg, cfg, "", usageError{err}
 	}
-	listenCfg, cfg, err = flags.config(&stderr)
+	s, err := flags.settings(&stderr)
+	if s != nil {
+		listenCfg, cfg = s.listen, s.server
+	}
 	return listenCfg, cfg, stderr.String(), err
 }
 

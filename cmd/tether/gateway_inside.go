@@ -16,7 +16,8 @@ import (
 func (f *gatewayFlags) fileFlags() *configFlags { return &f.file }
 
 // settings implements reloadable.
-func (f *gatewayFlags) settings(stderr io.Writer) (s serverSettings, err error) {
+func (f *gatewayFlags) settings(stderr io.Writer) (s *serverSettings, err error) {
+	s = new(serverSettings)
 	s.level = f.log.minimum()
 	if s.listen, err = f.listen.config(stderr); err == nil {
 		s.listen.Console, err = f.door.config()

@@ -355,7 +355,9 @@ func (k *keptServing) restore(door worker.Door) error {
 		return nil
 	}
 	s, err := k.reload.restore(door.Settings)
-	k.settings, k.listenCfg = &s, s.listen
+	if err == nil {
+		k.settings, k.listenCfg = s, s.listen
+	}
 	return err
 }
 

@@ -1,3 +1,5 @@
+//go:build mcp || fleet || !split
+
 package main
 
 import (
@@ -20,8 +22,8 @@ const reloadPatience = 30 * time.Second
 func newReload() *cobra.Command {
 	var server serverFlags
 	cmd := &cobra.Command{
-		Use:   "reload [flags]",
-		Short: "Let a server read its settings again",
+		Use:   nameReload + " [flags]",
+		Short: shortReload,
 		Long: "Let a server read its configuration file, tokens and certificates again, without a restart. From the answer\n" +
 			"on, new clients need the new tokens; connections, sessions and commands live on. Settings that cannot be\n" +
 			"used are refused, and the earlier ones stay in force.\n\n" +

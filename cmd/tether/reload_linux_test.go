@@ -324,22 +324,14 @@ func TestTokensSurviveWorkers(t *testing.T) {
 	}
 	write("old")
 	s := startDetached(t, "serve", "--keeper", "--config-file", file, "--log-level", "info", "--log-format", "json")
-	accepts := func(token string) bool {
-		ws, err := tethertest.DialWS(t.Context(), s.url, http.Header{"Authorization": {"Bearer " + token}})
-		if err != nil {
-			return false
-		}
-		ws.Close()
-		return true
-	}
 	check := func(when string) {
 		t.Helper()
-		if accepts("old") || !accepts("new") {
-			t.Errorf("%s, the old token is accepted, or the new one is not", when)
+		if old, new := s.ask(t, "old"), s.ask(t, "new"); !strings.Contains(old, "401") || new != "" {
+			t.Errorf("%s: old token: %s, new token: %s", when, old, new)
 		}
 	}
-	if !accepts("old") {
-		t.Fatal("the token is not accepted")
+	if got := s.ask(t, "old"); got != "" {
+		t.Fatal(got)
 	}
 	write("new")
 	s.hangUp(t, wire.SettingsTokens)
@@ -364,28 +356,56 @@ func TestReloadBySignal(t *testing.T) {
 			t.Parallel()
 			token := filepath.Join(t.TempDir(), "token")
 			put(t, token, []byte("old"))
-			s := startDetached(t, append(args, "--log-level", "info", "--log-format", "json", "--ws-auth", "capability-token", "--ws-token-file", token)...)
-			status := func(token string) string {
-				ws, err := tethertest.DialWS(t.Context(), s.url, http.Header{"Authorization": {"Bearer " + token}})
-				if err != nil {
-					return err.Error()
-				}
-				ws.Close()
-				return ""
-			}
-			if got := status("old"); got != "" { // now it serves
-				t.Fatal(got)
-			}
-			put(t, token, nil)
-			s.hangUp(t, wire.SettingsTokens)
-			if got := status("old"); got != "" {
-				t.Errorf("after the token file was empty: %s", got)
-			}
-			put(t, token, []byte("new"))
-			s.hangUp(t, wire.SettingsTokens)
-			if old, new := status("old"), status("new"); !strings.Contains(old, "401") || new != "" {
-				t.Errorf("old token: %s, new token: %s", old, new)
-			}
+			startDetached(t, append(args, "--log-level", "info", "--log-format", "json", "--ws-auth", "capability-token", "--ws-token-file", token)...).checkSignal(t, token)
 		})
 	}
+}
+
+// checkSignal replaces the token old of a server by new.
+func (s *keptServer) checkSignal(t *testing.T, file string) {
+	t.Helper()
+	if got := s.ask(t, "old"); got != "" { // now it serves
+		t.Fatal(got)
+	}
+	put(t, file, nil)
+	s.hangUp(t, wire.SettingsTokens)
+	if got := s.ask(t, "old"); got != "" {
+		t.Errorf("after the token file was empty: %s", got)
+	}
+	put(t, file, []byte("new"))
+	s.hangUp(t, wire.SettingsTokens)
+	if old, new := s.ask(t, "old"), s.ask(t, "new"); !strings.Contains(old, "401") || new != "" {
+		t.Errorf("old token: %s, new token: %s", old, new)
+	}
+	s.Process.Signal(syscall.SIGTERM)
+	if err := s.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// ask connects with a token, and returns why the server refuses that; "": it does not.
+func (s *keptServer) ask(t *testing.T, token string) string {
+	t.Helper()
+	ws, err := tethertest.DialWS(t.Context(), s.url, http.Header{"Authorization": {"Bearer " + token}})
+	if err != nil {
+		return err.Error()
+	}
+	ws.Close()
+	return ""
+}
+
+// A gateway reads the tokens of its clients again after SIGHUP.
+func TestGatewayReload(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t)
+	token := filepath.Join(f.work, "token")
+	put(t, token, []byte("old"))
+	cmd := f.command("gateway", "--creds", f.creds("gateway", "gate"), "--log-level", "info", "--log-format", "json", "--ws-auth", "capability-token", "--ws-token-file", token)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	p := startProgram(t, f.env, cmd)
+	t.Cleanup(func() {
+		p.Process.Kill()
+		p.Wait()
+	})
+	(&keptServer{p, p.line(t)}).checkSignal(t, token)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -23,7 +22,7 @@ import (
 type reloadable interface {
 	define(*cobra.Command)
 	fileFlags() *configFlags
-	settings(stderr io.Writer) (serverSettings, error)
+	settings(stderr io.Writer) (*serverSettings, error)
 }
 
 // serverSettings are those that a running server may change, with all others of their kind.
@@ -43,8 +42,8 @@ type reloader struct {
 
 	// They are set before the first reload.
 	listener *listen.Listener
-	limits   func(server.Config) (changed bool, err error) // nil: the server has no limits that it can change
-	keep     func(taken []string) error                    // passes the settings of the file on to later workers; nil: there are none
+	limits   func(*server.Config) (changed bool, err error) // nil: the server has no limits that it can change
+	keep     func(taken []string) error                     // passes the settings of the file on to later workers; nil: there are none
 
 	mu    sync.Mutex // held during a reload
 	taken []string   // the settings of the file that are in force
@@ -56,10 +55,8 @@ func newReloader(cmd *cobra.Command, table string, args []string, running reload
 	if i := slices.Index(args, "--"+flagFromFile); i >= 0 {
 		args, r.taken = args[:i], args[i+1:]
 	}
-	if i := slices.Index(args, cmd.Name()); i >= 0 {
-		args = slices.Delete(slices.Clone(args), i, i+1)
-	}
-	r.args = args
+	i := slices.Index(args, cmd.Name())
+	r.args = slices.Concat(args[:max(i, 0)], args[i+1:])
 	return r
 }
 
@@ -68,39 +65,27 @@ func (r *reloader) reload() wire.ReloadResult {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	result := wire.ReloadResult{Restart: []string{}}
-	report := func(kind string, changed bool, err error) {
-		one := wire.ReloadedSettings{Kind: kind, Changed: changed}
-		if err != nil {
-			one.Error = err.Error()
-		}
-		result.Settings = append(result.Settings, one)
-	}
-	next, fileErr := r.read()
+	next, err := r.read()
 	before := r.taken
-	if fileErr == nil {
+	if err == nil {
 		result.Restart = r.needRestart(next)
 	} else {
 		next = before
 	}
-	for _, kind := range wire.SettingsKinds[1:] {
-		if kind == wire.SettingsLimits && r.limits == nil {
-			continue
+	for _, kind := range wire.SettingsKinds {
+		changed := false
+		if kind != wire.SettingsFile {
+			taken := replaced(r.taken, next, kind)
+			if changed, err = r.apply(kind, taken); err == nil {
+				r.taken = taken
+			}
 		}
-		taken := replaced(r.taken, next, kind)
-		changed, err := r.apply(kind, taken)
-		if err == nil {
-			r.taken = taken
-		}
-		report(kind, changed, err)
+		result.Settings = append(result.Settings, listen.Reloaded(kind, changed, err))
 	}
 	if r.keep != nil && !slices.Equal(before, r.taken) {
-		if err := r.keep(r.taken); err != nil && fileErr == nil {
-			fileErr = fmt.Errorf("the settings are in force, but are lost when the server dies or is upgraded: %w", err)
+		if err := r.keep(r.taken); err != nil { // the settings are in force, and are lost when the server dies or is upgraded
+			result.Settings = append(result.Settings, listen.Reloaded(wire.SettingsFile, true, err))
 		}
-	}
-	result.Settings = slices.Insert(result.Settings, 0, wire.ReloadedSettings{Kind: wire.SettingsFile})
-	if fileErr != nil {
-		result.Settings[0].Error = fileErr.Error()
 	}
 	r.listener.Report(result.Settings...)
 	return result
@@ -126,19 +111,19 @@ func (r *reloader) parse(taken []string) (reloadable, *pflag.FlagSet, error) {
 }
 
 // load returns the settings of the server with these of the file.
-func (r *reloader) load(taken []string, stderr io.Writer) (serverSettings, error) {
+func (r *reloader) load(taken []string, stderr io.Writer) (*serverSettings, error) {
 	flags, _, err := r.parse(taken)
 	if err != nil {
-		return serverSettings{}, err
+		return nil, err
 	}
 	return flags.settings(stderr)
 }
 
 // restore goes on with settings of the file that an earlier worker has read.
-func (r *reloader) restore(taken []string) (serverSettings, error) {
+func (r *reloader) restore(taken []string) (*serverSettings, error) {
 	s, err := r.load(taken, io.Discard)
 	if err != nil {
-		return s, fmt.Errorf("the settings that this server has read again: %w", err)
+		return nil, err
 	}
 	r.taken = taken
 	r.level.Set(s.level)
@@ -162,7 +147,10 @@ func (r *reloader) apply(kind string, taken []string) (changed bool, err error) 
 		changed, err = r.listener.ReloadCertificates(s.listen.TLS)
 		return changed, withListenFlags(s.listen, err)
 	case wire.SettingsLimits:
-		return r.limits(s.server)
+		if r.limits == nil {
+			return false, nil
+		}
+		return r.limits(&s.server)
 	}
 	changed = r.level.Level() != s.level
 	r.level.Set(s.level)
@@ -188,15 +176,14 @@ func (r *reloader) needRestart(next []string) []string {
 // kindOfSetting returns the kind of a setting; "": it needs a restart. The names of files with secrets do, because sandboxes hide these files from
 // the start on, and limits of all commands together, because the kernel would kill commands that exceed a lower one.
 func kindOfSetting(name string) string {
-	switch name {
-	case "ws-auth", "ws-token-sha256", "ws-issuer", "ws-audience", "ws-max-clock-skew-seconds",
-		"oidc-issuer", "oidc-audience", "oidc-claim", "oidc-scope-claim", "oidc-ca":
+	switch name = " " + name + " "; {
+	case strings.Contains(" ws-auth ws-token-sha256 ws-issuer ws-audience ws-max-clock-skew-seconds ", name), strings.HasPrefix(name, " oidc-"):
 		return wire.SettingsTokens
-	case "tls-cert", "tls-client-ca":
+	case strings.Contains(" tls-cert tls-client-ca ", name):
 		return wire.SettingsCertificates
-	case "limit-memory", "limit-cpus", "limit-pids", "limit-files", "limit-time", "session-ttl", "session-ttl-max", "retain", "spool-limit", "spool-total":
+	case strings.Contains(" limit-memory limit-cpus limit-pids limit-files limit-time session-ttl session-ttl-max retain spool-limit spool-total ", name):
 		return wire.SettingsLimits
-	case "log-level":
+	case name == " log-level ":
 		return wire.SettingsLogLevel
 	}
 	return ""
@@ -208,7 +195,12 @@ func replaced(taken, next []string, kind string) []string {
 		name, _, _ := strings.Cut(strings.TrimPrefix(setting, "--"), "=")
 		return kindOfSetting(name) == kind
 	}
-	list := slices.DeleteFunc(slices.Clone(taken), is)
+	var list []string
+	for _, setting := range taken {
+		if !is(setting) {
+			list = append(list, setting)
+		}
+	}
 	for _, setting := range next {
 		if is(setting) {
 			list = append(list, setting)
@@ -224,10 +216,10 @@ func (r *reloader) onHangup() (stop func()) {
 	}
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
-	stop = r.on(caught)
+	end := r.on(caught)
 	return func() {
 		signal.Stop(caught)
-		stop()
+		end()
 	}
 }
 

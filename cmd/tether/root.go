@@ -146,7 +146,7 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 			serve("exec-server", "The same as serve, under the name that the Codex CLI uses"),
 			{nameAppServer, func() *cobra.Command { return newAppServer(args, stdin, stdout) }},
 			{"bridge", func() *cobra.Command { return newBridge(stdin, stdout) }},
-			{"upgrade", newUpgrade}, {"reload", newReload}, {nameUpgradeHost, newUpgradeHost}, {"token", newToken},
+			{nameUpgrade, newUpgrade}, {nameReload, newReload}, {nameUpgradeHost, newUpgradeHost}, {nameToken, newToken},
 			{nameService, func() *cobra.Command { return newService(stdout) }},
 		}},
 		{"Fleet", []lazyCommand{

@@ -57,6 +57,13 @@ const aboutCompletion, shortCompletion = "completion", "Print a script that comp
 
 const nameService, shortService = "service", "Let systemd run a server"
 const nameUpgradeHost, shortUpgradeHost = "upgrade-host", "Copy this version to a machine that is reached by ssh, for its server"
+
+const (
+	nameUpgrade, shortUpgrade = "upgrade", "Let a server go on with another version of its program"
+	nameReload, shortReload   = "reload", "Let a server read its settings again"
+	nameToken, shortToken     = "token", "Make a token file for a server and its clients"
+)
+
 const nameSchema, shortSchema = "schema", "Print the schema of the protocols"
 
 const (
@@ -89,6 +96,6 @@ var companionCommands = []companionCommand{
 	{nameConsole, withMCP, false}, {nameRecord, withMCP, false}, {namePlay, withMCP, false},
 	{nameMCP, withMCP, true}, {nameMCPRun, withMCP, true}, {nameSandbox, withMCP, true},
 	{aboutCompletion, withMCP, false},
-	{nameUpgradeHost, withMCP, false},
+	{nameUpgradeHost, withMCP, false}, {nameUpgrade, withMCP, false}, {nameReload, withMCP, false}, {nameToken, withMCP, false},
 	{nameHub, withFleet, false}, {nameGateway, withFleet, false}, {nameHosts, withFleet, false},
 }

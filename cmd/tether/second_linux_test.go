@@ -43,7 +43,7 @@ func TestCompanions(t *testing.T) {
 		code          int
 	}{
 		{nameCp, "tether-mcp", exitError}, {nameFs, "tether-mcp", exitError}, {nameDoctor, "tether-mcp", exitError}, {nameChaos, "tether-mcp", exitError},
-		{nameAppServer, "tether-mcp", exitError}, {nameUpgradeHost, "tether-mcp", exitError}, {nameSchema, "tether-mcp", exitError},
+		{nameAppServer, "tether-mcp", exitError}, {nameUpgradeHost, "tether-mcp", exitError}, {nameReload, "tether-mcp", exitError}, {nameUpgrade, "tether-mcp", exitError}, {nameToken, "tether-mcp", exitError}, {nameSchema, "tether-mcp", exitError},
 		{nameService, "tether-mcp", exitError}, {nameConsole, "tether-mcp", exitError}, {nameRecord, "tether-mcp", exitError}, {namePlay, "tether-mcp", exitError},
 		{namePs, "tether-mcp", exitError}, {nameLogs, "tether-mcp", exitError}, {nameAttach, "tether-mcp", exitRefused}, {nameWhy, "tether-mcp", exitError},
 		{nameWait, "tether-mcp", exitRefused}, {nameKill, "tether-mcp", exitError}, {nameRm, "tether-mcp", exitError}, {nameSessions, "tether-mcp", exitError},

@@ -33,6 +33,9 @@ func newAppServer([]string, *os.File, *os.File) *cobra.Command {
 }
 func newService(*os.File) *cobra.Command           { return newSecond(nameService, shortService) }
 func newUpgradeHost() *cobra.Command               { return newSecond(nameUpgradeHost, shortUpgradeHost) }
+func newUpgrade() *cobra.Command                   { return newSecond(nameUpgrade, shortUpgrade) }
+func newToken() *cobra.Command                     { return newSecond(nameToken, shortToken) }
+func newReload() *cobra.Command                    { return newSecond(nameReload, shortReload) }
 func newSchema() *cobra.Command                    { return newSecond(nameSchema, shortSchema) }
 func newConsole() *cobra.Command                   { return newSecond(nameConsole, shortConsole) }
 func newRecord() *cobra.Command                    { return newSecond(nameRecord, shortRecord) }

@@ -78,10 +78,11 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 			case flags.listen.auth.oidc.issuer != nil:
 				return withFleet.become(name+" --oidc-issuer", args)
 			}
-			listenCfg, cfg, err := flags.config(cmd.ErrOrStderr())
+			set, err := flags.settings(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
+			listenCfg, cfg := set.listen, set.server
 			cfg.Log = flags.log.open(cmd.ErrOrStderr())
 			r := newReloader(cmd, "serve", args, &flags, &flags.log, func() reloadable { return new(serveFlags) })
 			if done, err := flags.file.done(stdout); done || err != nil {
@@ -169,11 +170,13 @@ func policies(kind string, words []ports.Policy) choice {
 	return c
 }
 
-// config turns the flags into the settings of a listener and of a server. Warnings go to stderr.
-func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg server.Config, err error) {
+// settings turns the flags into the settings of a listener and of a server. Warnings go to stderr.
+func (f *serveFlags) settings(stderr io.Writer) (*serverSettings, error) {
+	s := &serverSettings{server: f.cfg}
+	cfg := &s.server
 	warnings, err := f.reference.check(f.join.url != "")
 	if err != nil {
-		return listenCfg, cfg, err
+		return nil, err
 	}
 	if f.join.url != "" && !f.log.fs.Changed("log-level") {
 		f.log.level.value = "warn"
@@ -181,43 +184,36 @@ func (f *serveFlags) config(stderr io.Writer) (listenCfg listen.Config, cfg serv
 	for _, warning := range warnings {
 		printLine(stderr, "warning: "+warning)
 	}
-	if listenCfg, err = f.listen.config(stderr); err != nil {
-		return listenCfg, cfg, err
+	if s.listen, err = f.listen.config(stderr); err != nil {
+		return nil, err
 	}
-	if listenCfg.Console, err = f.console.config(); err != nil {
-		return listenCfg, cfg, err
+	if s.listen.Console, err = f.console.config(); err != nil {
+		return nil, err
 	}
-	cfg = f.cfg
-	f.machine.apply(&cfg)
+	f.machine.apply(cfg)
 	cfg.SessionTTL, cfg.SessionTTLMax = time.Duration(f.ttl), time.Duration(f.ttlMax)
 	cfg.IdleExit = time.Duration(f.idleExit)
 	if cfg.SessionTTL > cfg.SessionTTLMax {
-		return listenCfg, cfg, fmt.Errorf("`--session-ttl` %v is more than `--session-ttl-max` %v", cfg.SessionTTL, cfg.SessionTTLMax)
+		return nil, fmt.Errorf("`--session-ttl` %v is more than `--session-ttl-max` %v", cfg.SessionTTL, cfg.SessionTTLMax)
 	}
 	cfg.Retain, cfg.SpoolLimit, cfg.SpoolTotal = int64(f.retain), int64(f.spoolLimit), int64(f.spoolAll)
 	cfg.Forward, cfg.ForwardReverse = ports.Policy(f.forward.value), ports.Policy(f.forwardReverse.value)
 	cfg.Durable = f.durable.value == durableProcess
-	cfg.Private = listenCfg.Private()
+	cfg.Private = s.listen.Private()
 	cfg.Version = versionText()
 	cfg.Subreaper, cfg.OwnGroup = true, true
 	cfg.Limits, cfg.TotalLimits = f.limits.limits()
 	if cfg.Audit, err = f.audit.config(); err != nil {
-		return listenCfg, cfg, err
+		return nil, err
 	}
 	if cfg.Audit.IsFile() {
 		cfg.Private = append(cfg.Private, cfg.Audit.Target)
 	}
-	return listenCfg, cfg, cfg.Validate()
+	s.level = f.log.minimum()
+	return s, cfg.Validate()
 }
 
 func (f *serveFlags) fileFlags() *configFlags { return &f.file }
-
-// settings implements reloadable.
-func (f *serveFlags) settings(stderr io.Writer) (s serverSettings, err error) {
-	s.listen, s.server, err = f.config(stderr)
-	s.level = f.log.minimum()
-	return s, err
-}
 
 // The values of --durable.
 const (
@@ -309,7 +305,7 @@ func newKept(k *keptServing, cfg server.Config, join joining, events worker.Even
 	kept.Listener, cfg.Kept, k.beat = k.listener, kept, kept.Beat
 	cfg.Private, cfg.Reload = withSocket(cfg.Private, k.listener), k.reload.reload
 	if k.settings != nil {
-		cfg = cfg.WithLimitsOf(k.settings.server)
+		cfg.TakeLimits(&k.settings.server)
 	}
 	s, err := server.New(cfg)
 	if err != nil {

@@ -1,3 +1,5 @@
+//go:build mcp || fleet || !split
+
 package main
 
 import (
@@ -25,8 +27,8 @@ func newUpgrade() *cobra.Command {
 	var server serverFlags
 	var to string
 	cmd := &cobra.Command{
-		Use:   "upgrade [flags]",
-		Short: "Let a server go on with another version of its program",
+		Use:   nameUpgrade + " [flags]",
+		Short: shortUpgrade,
 		Long: "Let a server go on with another version of its program. Commands,\n" +
 			"output and sessions stay, and clients notice nothing but a short pause. The new program first proves that it\n" +
 			"can read the state of the server. If it cannot, or does not serve, the old one goes on, and the reason is told.\n\n" +

@@ -3,14 +3,19 @@ package listen
 import (
 	"log/slog"
 	"net/http"
-	"sync/atomic"
+	"sync"
+
+	"github.com/tetherexec/tether/wire"
 )
 
 // An access decides which clients may connect. Its parts are replaced as a whole while the listener runs. A nil access lets every client
 // connect.
 type access struct {
-	auth  atomic.Pointer[Authenticator] // nil: clients need no token
-	certs *certificates                 // nil: no TLS
+	certs *certificates // nil: no TLS
+
+	mu     sync.Mutex                    // guards the fields below
+	auth   *Authenticator                // nil: clients need no token
+	report func([]wire.ReloadedSettings) // see Listener.Report; nil: the listener does not serve yet
 }
 
 // newAccess reads the secrets and the certificates.
@@ -21,8 +26,7 @@ func newAccess(c Config) (a *access, err error) {
 			return nil, err
 		}
 	}
-	auth, err := newAuthenticator(c.Auth)
-	a.auth.Store(auth)
+	a.auth, err = newAuthenticator(c.Auth)
 	return a, err
 }
 
@@ -31,7 +35,9 @@ func (a *access) authenticator() *Authenticator {
 	if a == nil {
 		return nil
 	}
-	return a.auth.Load()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.auth
 }
 
 // check returns the client of a request, if it may connect now. Its connection may be older than the certificates for clients, and a check

@@ -5,9 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"os"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tetherexec/tether/wire"
@@ -19,48 +17,52 @@ const lookInterval = time.Second
 // certificates are those with which a listener meets its clients. They are replaced when their files change, as a whole: files that do not
 // fit each other change nothing.
 type certificates struct {
-	current  atomic.Pointer[loaded]
-	replaced atomic.Bool // those for clients are not the first ones
-
 	changed func(loaded wire.ReloadedSettings, clients bool) // is told when files have changed; clients: those for clients were replaced
+
+	swap     sync.Mutex // guards the next two fields
+	current  *loaded
+	replaced bool // those for clients are not the first ones
 
 	mu     sync.Mutex // guards the fields below; held while files are read
 	config TLSConfig
-	files  []os.FileInfo // as they were before they were read the last time; nil: a file was missing
+	files  [3]fileState // as they were before they were read the last time
 	looked time.Time
 }
 
 // newCertificates reads the files.
-func newCertificates(c TLSConfig) (*certificates, error) {
-	certs := &certificates{config: c, files: c.stat(), looked: time.Now()}
-	first, err := c.load()
-	certs.current.Store(first)
+func newCertificates(c TLSConfig) (certs *certificates, err error) {
+	certs = &certificates{config: c, files: c.stat(), looked: time.Now()}
+	certs.current, err = c.load()
 	return certs, err
 }
 
+// A fileState tells whether a file has changed. Its zero value is a file that is missing.
+type fileState struct{ size, modified int64 }
+
 // stat describes the files.
-func (c TLSConfig) stat() (files []os.FileInfo) {
-	for _, name := range []string{c.CertFile, c.KeyFile, c.ClientCAFile} {
-		info, _ := os.Stat(name) // "" does not exist
-		files = append(files, info)
+func (c TLSConfig) stat() (files [3]fileState) {
+	for i, name := range [...]string{c.CertFile, c.KeyFile, c.ClientCAFile} {
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() { // "" does not exist
+			files[i] = fileState{info.Size(), info.ModTime().UnixNano()}
+		}
 	}
 	return files
-}
-
-// isSame reports whether a file is as it was.
-func isSame(a, b os.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // serverConfig lets each client meet the certificates that are in force when it connects.
 func (c *certificates) serverConfig() *tls.Config {
 	return &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		c.look()
-		return c.current.Load().Config, nil
+		current, _ := c.now()
+		return current.Config, nil
 	}}
+}
+
+// now returns the certificates in force, and whether those for clients are not the first ones.
+func (c *certificates) now() (*loaded, bool) {
+	c.swap.Lock()
+	defer c.swap.Unlock()
+	return c.current, c.replaced
 }
 
 // look reads the files again if one has changed. It does not wait for another goroutine that looks.
@@ -74,46 +76,48 @@ func (c *certificates) look() {
 		return
 	}
 	c.looked = now
-	if slices.EqualFunc(c.files, c.config.stat(), isSame) {
+	if c.files == c.config.stat() {
 		return
 	}
 	changed, clients, err := c.loadLocked(c.config)
-	settings := wire.ReloadedSettings{Kind: wire.SettingsCertificates, Changed: changed}
-	if err != nil {
-		settings.Error = err.Error()
-	}
-	c.changed(settings, clients)
+	c.changed(Reloaded(wire.SettingsCertificates, changed, err), clients)
 }
 
 // loadLocked replaces the certificates, unless the files have the same content or cannot be used.
 func (c *certificates) loadLocked(config TLSConfig) (changed, clients bool, err error) {
 	files := config.stat()
-	next, err := config.load()
+	var next *loaded
+	err = onlyRegular(config.CertFile, config.KeyFile, config.ClientCAFile)
+	if err == nil {
+		next, err = config.load()
+	}
 	if config == c.config {
 		c.files = files // also if they cannot be used: that is reported once
 	}
 	if err != nil {
 		return false, false, err
 	}
-	old := c.current.Load()
+	old, _ := c.now()
 	c.config, c.files = config, files
 	clients = next.clients != old.clients
 	if changed = clients || next.own != old.own; !changed {
 		return false, false, nil
 	}
-	c.current.Store(next)
-	if clients {
-		c.replaced.Store(true)
-	}
+	c.swap.Lock()
+	defer c.swap.Unlock()
+	c.current, c.replaced = next, c.replaced || clients
 	return changed, clients, nil
 }
 
 // accepts reports whether the certificate that a client has shown when it connected would be accepted now.
 func (c *certificates) accepts(state *tls.ConnectionState) bool {
-	if c == nil || !c.replaced.Load() {
+	if c == nil {
 		return true
 	}
-	authorities := c.current.Load().ClientCAs
+	now, replaced := c.now()
+	if !replaced {
+		return true
+	}
 	if state == nil || len(state.PeerCertificates) == 0 {
 		return false
 	}
@@ -121,7 +125,7 @@ func (c *certificates) accepts(state *tls.ConnectionState) bool {
 	for _, certificate := range state.PeerCertificates[1:] {
 		between.AddCert(certificate)
 	}
-	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: authorities, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: now.ClientCAs, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	return err == nil
 }
 

@@ -146,11 +146,10 @@ type Listener struct {
 
 	socket        net.Listener // the listening socket itself
 	access        *access
-	anyNamespace  bool                                          // see Config
-	namespaceHint string                                        // see Config
-	close         func() error                                  // once; also removes the socket file, unless it belongs to the service manager
-	reported      atomic.Pointer[func([]wire.ReloadedSettings)] // see Report; nil: the listener does not serve yet
-	left          atomic.Bool                                   // the socket file is not removed: another process goes on with the socket
+	anyNamespace  bool         // see Config
+	namespaceHint string       // see Config
+	close         func() error // once; also removes the socket file, unless it belongs to the service manager
+	left          atomic.Bool  // the socket file is not removed: another process goes on with the socket
 }
 
 // Close stops listening and removes the socket file, unless another server has

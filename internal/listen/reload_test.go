@@ -199,7 +199,9 @@ func startTLS(t *testing.T, files TLSConfig) *tlsServer {
 	t.Helper()
 	s := &tlsServer{startUpgrader(t, Config{URL: "wss://127.0.0.1:0", TLS: files, Console: &console.Config{}}, nil), files, make(chan wire.ReloadedSettings, 10)}
 	report := func(settings []wire.ReloadedSettings) { s.reports <- settings[0] }
-	s.l.reported.Store(&report)
+	s.l.access.mu.Lock()
+	s.l.access.report = report
+	s.l.access.mu.Unlock()
 	return s
 }
 
@@ -211,9 +213,10 @@ func (s *tlsServer) lookAgain() {
 	c.looked = time.Time{}
 }
 
-// connect connects with a certificate, and returns the connection after the server has accepted that.
-func (s *tlsServer) connect(server identity, client *tls.Certificate) (*tls.Conn, error) {
-	conf := &tls.Config{RootCAs: server.pool, MaxVersion: tls.VersionTLS12} // in TLS 1.3 the client's part ends before the server has looked at its certificate
+// connect connects with a certificate, and returns the connection after the server has accepted that. A client with a cache for sessions of TLS
+// may not show its certificate again.
+func (s *tlsServer) connect(server identity, client *tls.Certificate, cache tls.ClientSessionCache) (*tls.Conn, error) {
+	conf := &tls.Config{RootCAs: server.pool, ClientSessionCache: cache, MaxVersion: tls.VersionTLS12} // in TLS 1.3 the client's part ends before the server has looked at its certificate
 	if client != nil {
 		conf.Certificates = []tls.Certificate{*client}
 	}
@@ -224,7 +227,7 @@ func (s *tlsServer) connect(server identity, client *tls.Certificate) (*tls.Conn
 func (s *tlsServer) meets(t *testing.T, server identity, client *tls.Certificate) bool {
 	t.Helper()
 	s.lookAgain()
-	conn, err := s.connect(server, client)
+	conn, err := s.connect(server, client, nil)
 	if err != nil {
 		return false
 	}
@@ -328,7 +331,7 @@ func TestReloadClientAuthority(t *testing.T) {
 	epoch := s.l.Console.Epoch()
 	var waiting []*tls.Conn
 	for range 2 {
-		conn, err := s.connect(server, &old)
+		conn, err := s.connect(server, &old, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,6 +350,14 @@ func TestReloadClientAuthority(t *testing.T) {
 		answer.Body.Close()
 		return answer.StatusCode
 	}
+	cache := tls.NewLRUClientSessionCache(1)
+	for _, resumed := range []bool{false, true} {
+		conn, err := s.connect(server, &old, cache)
+		if err != nil || conn.ConnectionState().DidResume != resumed {
+			t.Fatalf("resumed: want %v, %v", resumed, err)
+		}
+		conn.Close()
+	}
 	if got := ask(waiting[0]); got != http.StatusSwitchingProtocols {
 		t.Fatalf("status %d", got)
 	}
@@ -354,6 +365,12 @@ func TestReloadClientAuthority(t *testing.T) {
 	put(t, file, bytes.Join([][]byte{content(t, second.file), content(t, server.certFile)}, nil))
 	if !s.meets(t, server, &next) || s.meets(t, server, &old) {
 		t.Error("the new authority is not in force")
+	}
+	if conn, err := s.connect(server, &old, cache); err == nil { // its session of TLS is older than the authority
+		defer conn.Close()
+		if got := ask(conn); got != http.StatusUnauthorized {
+			t.Errorf("a client that resumes a session of TLS: status %d", got)
+		}
 	}
 	if got := ask(waiting[1]); got != http.StatusUnauthorized {
 		t.Errorf("a client that was accepted before the reload and asks after it: status %d", got)

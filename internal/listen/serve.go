@@ -59,13 +59,14 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 		}
 		go conns.begin(stream, via, func(serving context.Context) { h.Serve(serving, stream, client) })() // ends with the connection; Stop waits for it
 	}
-	report := func(settings []wire.ReloadedSettings) {
+	l.access.mu.Lock()
+	l.access.report = func(settings []wire.ReloadedSettings) {
 		conns.reloaded(settings, log)
 		if h.Reloaded != nil {
 			h.Reloaded(settings)
 		}
 	}
-	l.reported.Store(&report)
+	l.access.mu.Unlock()
 	err := web.serve(ctx, l)
 	switch {
 	case !errors.Is(err, ErrLeft):

@@ -437,9 +437,7 @@ func TestReady(t *testing.T) {
 
 // withToken returns an access that needs a token.
 func withToken(token string) *access {
-	a := new(access)
-	a.auth.Store(NewToken(token))
-	return a
+	return &access{auth: NewToken(token)}
 }
 
 // A page is for clients that may connect.

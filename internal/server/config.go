@@ -121,11 +121,10 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// WithLimitsOf returns c with the limits of another Config that a running server can change.
-func (c Config) WithLimitsOf(other Config) Config {
+// TakeLimits gives c those limits of another Config that a running server can change.
+func (c *Config) TakeLimits(other *Config) {
 	c.SessionTTL, c.SessionTTLMax, c.Limits = other.SessionTTL, other.SessionTTLMax, other.Limits
 	c.Retain, c.SpoolLimit, c.SpoolTotal = other.Retain, other.SpoolLimit, other.SpoolTotal
-	return c
 }
 
 func orElse[T comparable](v *T, fallback T) {

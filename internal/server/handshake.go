@@ -86,7 +86,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 	w := session.Options{Client: p.ClientName, Rights: rights}
 	if t := p.Tether; t != nil {
 		if t.TTLMs != nil {
-			w.TTL = time.Duration(min(*t.TTLMs, uint64(c.server.limits.Load().terms.MaxTTL.Milliseconds()))) * time.Millisecond
+			w.TTL = time.Duration(min(*t.TTLMs, uint64(c.server.limitsNow().terms.MaxTTL.Milliseconds()))) * time.Millisecond
 		}
 		w.Acks = t.Acks != nil && *t.Acks
 		if t.Label != nil {

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"os"
-
 	"github.com/tetherexec/tether/internal/audit"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/session"
@@ -18,40 +16,40 @@ func (r *request) reload(*wire.NoParams) (wire.ReloadResult, error) {
 	if s.config.Reload == nil {
 		return wire.ReloadResult{}, wire.Errorf(wire.CodeInvalidRequest, "this server cannot read its settings again")
 	}
-	if err := r.conn.fromOwner(); err != nil {
-		r.conn.log.Warn("a client may not let this server read its settings again", "err", err)
-		return wire.ReloadResult{}, wire.Errorf(wire.CodeInvalidRequest, "only the user of the server may do that, over its Unix socket: %v; without one, send SIGHUP to process %d", err, s.mainPID())
+	if err := r.ownerOnly(); err != nil {
+		return wire.ReloadResult{}, err
 	}
 	return s.config.Reload(), nil
 }
 
-// mainPID is the process that stands for the server, and gets its signals.
-func (s *Server) mainPID() int {
-	if k := s.config.Kept; k != nil {
-		return k.Workers().KeeperPID
-	}
-	return os.Getpid()
-}
-
 // SetLimits changes the limits that a running server can change: those of each command and of the output of processes, and the times to live of
 // sessions. Commands and sessions that exist keep theirs. If c is not possible, nothing changes.
-func (s *Server) SetLimits(c Config) (changed bool, err error) {
+func (s *Server) SetLimits(other *Config) (changed bool, err error) {
+	c := s.config
+	c.TakeLimits(other)
 	if err := c.Validate(); err != nil {
 		return false, err
 	}
-	c = c.WithDefaults()
-	c.TotalLimits = s.config.TotalLimits
 	if err := c.checkLimits(s.procs); err != nil {
 		return false, err
 	}
-	next := limits{c.terms(), c.SpoolTotal, c.Limits}
-	if *s.limits.Load() == next {
+	c = c.WithDefaults()
+	next := c.limits()
+	s.limiting.Lock()
+	defer s.limiting.Unlock()
+	if s.limits == next {
 		return false, nil
 	}
-	s.limits.Store(&next)
+	s.limits = next
 	s.sessions.SetTerms(next.terms)
 	s.pool.SetTotal(next.spoolTotal)
 	return true, nil
+}
+
+func (s *Server) limitsNow() limits {
+	s.limiting.Lock()
+	defer s.limiting.Unlock()
+	return s.limits
 }
 
 // limits are those that a running server can change.
@@ -61,18 +59,19 @@ type limits struct {
 	each       proc.Limits // of each command
 }
 
-func (c Config) terms() session.Terms {
-	return session.Terms{TTL: c.SessionTTL, MaxTTL: c.SessionTTLMax, Retain: c.Retain, SpoolLimit: c.SpoolLimit}
+func (c *Config) limits() limits {
+	return limits{session.Terms{TTL: c.SessionTTL, MaxTTL: c.SessionTTLMax, Retain: c.Retain, SpoolLimit: c.SpoolLimit}, c.SpoolTotal, c.Limits}
 }
 
 // recordReload records what has become of settings that were read again.
 func (s *Server) recordReload(settings []wire.ReloadedSettings) {
 	for _, one := range settings {
-		switch {
-		case one.Error != "":
-			s.audit.Record(audit.Event{Event: audit.SettingsRefused, Kind: one.Kind, Reason: one.Error})
-		case one.Changed:
-			s.audit.Record(audit.Event{Event: audit.SettingsChanged, Kind: one.Kind})
+		e := audit.Event{Event: audit.SettingsChanged, Kind: one.Kind, Reason: one.Error}
+		if one.Error != "" {
+			e.Event = audit.SettingsRefused
+		}
+		if one.Changed || one.Error != "" {
+			s.audit.Record(e)
 		}
 	}
 }

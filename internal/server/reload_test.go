@@ -31,7 +31,7 @@ func TestSetLimits(t *testing.T) {
 	}
 	set := func(c server.Config, want bool) {
 		t.Helper()
-		if changed, err := s.SetLimits(c); changed != want || err != nil {
+		if changed, err := s.SetLimits(&c); changed != want || err != nil {
 			t.Errorf("changed: %v, %v", changed, err)
 		}
 	}
@@ -40,7 +40,7 @@ func TestSetLimits(t *testing.T) {
 	set(next, true)
 	set(next, false)
 	for _, bad := range []server.Config{{SessionTTL: time.Hour, SessionTTLMax: time.Minute}, {SessionTTL: time.Hour, Retain: -1}} {
-		if changed, err := s.SetLimits(bad); changed || err == nil {
+		if changed, err := s.SetLimits(&bad); changed || err == nil {
 			t.Errorf("%+v: changed: %v, %v", bad, changed, err)
 		}
 	}

@@ -45,7 +45,8 @@ type Server struct {
 	pool     *outlog.Pool
 	memory   *rpc.Memory // limits the messages of all connections
 
-	limits atomic.Pointer[limits] // those in force
+	limiting sync.Mutex // guards limits
+	limits   limits     // those in force
 
 	audit     *audit.Log // nil: nothing is recorded
 	counters  counters
@@ -104,17 +105,17 @@ func New(cfg Config) (*Server, error) {
 		Earlier: cfg.Kept != nil && !cfg.Kept.First,
 	})
 	s.http = web.New(web.Config{Env: env, Log: cfg.Log})
-	s.limits.Store(&limits{cfg.terms(), cfg.SpoolTotal, cfg.Limits})
+	s.limits = cfg.limits()
 	pool := outlog.NewPool(state.Own, cfg.SpoolTotal)
 	s.pool = pool
 	if state.Durable() {
 		pool.KeepNames()
 	}
 	sessions := session.Config{
-		Terms: cfg.terms(), Pool: pool,
+		Terms: s.limits.terms, Pool: pool,
 		Launch: launch.Config{
 			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.acceptsAt, Decisions: &s.decisions,
-			Limits: func() proc.Limits { return s.limits.Load().each }, Total: cfg.TotalLimits,
+			Limits: func() proc.Limits { return s.limitsNow().each }, Total: cfg.TotalLimits,
 		},
 		Uploads: uploads, Ports: s.ports, Log: cfg.Log, Removed: s.idle.Released, Events: s.events(),
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net"
+	"os"
 
 	"github.com/tetherexec/tether/internal/peer"
 	"github.com/tetherexec/tether/wire"
@@ -28,10 +29,8 @@ func (r *request) upgrade(p *wire.UpgradeParams) (wire.UpgradeResult, error) {
 	if err != nil {
 		return wire.UpgradeResult{}, err
 	}
-	if err := r.conn.fromOwner(); err != nil {
-		r.conn.log.Warn("a client may not upgrade this server", "err", err)
-		return wire.UpgradeResult{}, wire.Errorf(wire.CodeInvalidRequest, "only the user of the server may upgrade it, over its Unix socket: %v; "+
-			"without one, send SIGHUP to process %d", err, k.Workers().KeeperPID)
+	if err := r.ownerOnly(); err != nil {
+		return wire.UpgradeResult{}, err
 	}
 	program := ""
 	if p.Program != nil {
@@ -50,6 +49,20 @@ func (r *request) kept() (*Kept, error) {
 		return k, nil
 	}
 	return nil, wire.Errorf(wire.CodeInvalidRequest, "the server has no keeper")
+}
+
+// ownerOnly refuses a request of a client that is no process of the user of this server.
+func (r *request) ownerOnly() error {
+	err := r.conn.fromOwner()
+	if err == nil {
+		return nil
+	}
+	r.conn.log.Warn("a client may not do what only the user of this server may", "method", r.Method, "err", err)
+	pid := os.Getpid()
+	if k := r.conn.server.config.Kept; k != nil {
+		pid = k.Workers().KeeperPID
+	}
+	return wire.Errorf(wire.CodeInvalidRequest, "only the user of the server may do that, over its Unix socket: %v; without one, send SIGHUP to process %d", err, pid)
 }
 
 // fromOwner returns nil if the client is a process of the user of this server, on this machine.

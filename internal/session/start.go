@@ -104,7 +104,7 @@ func (p *Process) setLog(log *outlog.Log) {
 
 func (p *Process) logConfig() outlog.Config {
 	s := p.session
-	terms := s.table.terms.Load()
+	terms := s.table.termsNow()
 	output := outlog.Config{Retain: terms.Retain, Limit: terms.SpoolLimit, Acks: s.acks, CloseDelivered: func() { s.closeDelivered(p) }}
 	p.record.configure(&output)
 	return output

@@ -45,7 +45,8 @@ type Table struct {
 	restoring sync.WaitGroup // Restore in the background
 	uploads   atomic.Uint64  // the newest number of an upload
 
-	terms atomic.Pointer[Terms]
+	setting sync.Mutex // guards terms
+	terms   Terms
 
 	mu       sync.Mutex
 	sessions map[string]*Session // by id, which is a secret
@@ -64,13 +65,22 @@ type Terms struct {
 }
 
 // SetTerms changes the settings for sessions and processes that begin from now on.
-func (t *Table) SetTerms(terms Terms) { t.terms.Store(&terms) }
+func (t *Table) SetTerms(terms Terms) {
+	t.setting.Lock()
+	defer t.setting.Unlock()
+	t.terms = terms
+}
+
+func (t *Table) termsNow() Terms {
+	t.setting.Lock()
+	defer t.setting.Unlock()
+	return t.terms
+}
 
 // NewTable returns an empty table.
 func NewTable(c Config) *Table {
-	t := &Table{config: c, sessions: map[string]*Session{}, public: map[string]*Session{}}
+	t := &Table{config: c, terms: c.Terms, sessions: map[string]*Session{}, public: map[string]*Session{}}
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
-	t.SetTerms(c.Terms)
 	return t
 }
 
@@ -141,7 +151,7 @@ const uploadIdle = time.Hour
 
 // grant returns how long a detached session lives.
 func (t *Table) grant(asked time.Duration) time.Duration {
-	terms := t.terms.Load()
+	terms := t.termsNow()
 	if asked <= 0 {
 		return terms.TTL
 	}
