@@ -71,6 +71,7 @@ async def run_shell(
     except BaseException:  # a command that cannot be read, or is not waited for, has no purpose
         reading.cancel()
         client._give_up(process, TetherError("the command was given up"), known=True)
+        process._drop()
         raise
     code = (await process.wait()).code if finished else None
     return Ran(out.text(), "" if joined else err.text(), code, bool(out.dropped or err.dropped))

@@ -34,7 +34,7 @@ class TetherSandbox(BaseSandbox):
         loop: asyncio.AbstractEventLoop | None = None,
         **options: Any,
     ):
-        """timeout, in seconds, is for commands that name none; max_output is how many bytes of the output of a command are kept; loop is
+        """timeout, in seconds, is for commands that name none (those that name 0 have no limit); max_output is how many bytes of the output of a command are kept; loop is
         that of the client, the running one if absent. The options are those of Client.start, such as cwd, env and sandbox.
         """
         self._client, self._shell, self._timeout, self._max_output, self._options = client, shell, timeout, max_output, options
@@ -75,7 +75,7 @@ class TetherSandbox(BaseSandbox):
         return await self._await(self._download(paths))
 
     async def _execute(self, command: str, timeout: float | None) -> ExecuteResponse:
-        seconds = self._timeout if timeout is None else timeout
+        seconds = self._timeout if timeout is None else timeout or None
         ran = await run_shell(self._client, self._shell, command, timeout=seconds, limit=self._max_output, joined=True, **self._options)
         if ran.code is None:
             return ExecuteResponse(output=f"{ran.stdout}\n[the command was ended after {seconds:g} s]\n", exit_code=124, truncated=ran.truncated)

@@ -62,33 +62,41 @@ export function startShell(client: Client, command: string, options: ShellOption
   return client.start([...(shell ?? ["/bin/sh", "-c"]), command], start);
 }
 
-/** Runs a command. After timeoutMs, and when the signal is aborted, it is terminated; an abort rejects the promise. */
+/** Runs a command. After timeoutMs, and when the signal is aborted, it is terminated; an abort rejects the promise at once. */
 export async function runShell(
   client: Client,
   command: string,
   options: ShellOptions,
   limits: { timeoutMs?: number; maxOutput?: number; signal?: AbortSignal },
 ): Promise<Ran> {
-  limits.signal?.throwIfAborted();
+  const { timeoutMs, signal } = limits;
+  signal?.throwIfAborted();
   const process = await startShell(client, command, options);
-  let late = false;
   const end = () => void process.terminate().catch(() => {});
-  const timer = limits.timeoutMs === undefined ? undefined : setTimeout(() => ((late = true), end()), limits.timeoutMs);
-  limits.signal?.addEventListener("abort", end);
-  if (limits.signal?.aborted) end(); // while it was started
+  let late = false;
+  let stop = () => {};
+  const aborted = new Promise<never>((_, reject) => (stop = () => reject(signal!.reason)));
+  const timer = timeoutMs === undefined ? undefined : setTimeout(() => ((late = true), end()), timeoutMs);
+  signal?.addEventListener("abort", stop);
+  if (signal?.aborted) stop(); // while it was started
   const half = Math.max(1, Math.floor((limits.maxOutput || maxOutput) / 2));
   const [stdout, stderr] = [new Kept(half), new Kept(half)];
-  try {
+  const read = async () => {
     for await (const event of process) {
       if (event.kind === "gap") throw new GapError(event.first, event.seq);
       if (event.kind === "exit") clearTimeout(timer);
       if (event.kind === "output") (event.stream === protocol.StreamStderr ? stderr : stdout).add(event.data);
     }
+    return process.wait();
+  };
+  try {
+    const { code } = await Promise.race([read(), aborted]);
+    return { stdout: stdout.text(), stderr: stderr.text(), ...(late ? {} : { code }) };
+  } catch (e) {
+    end(); // a command that is not waited for has no purpose
+    throw e;
   } finally {
     clearTimeout(timer);
-    limits.signal?.removeEventListener("abort", end);
+    signal?.removeEventListener("abort", stop);
   }
-  limits.signal?.throwIfAborted();
-  const { code } = await process.wait();
-  return { stdout: stdout.text(), stderr: stderr.text(), ...(late ? {} : { code }) };
 }
