@@ -10,7 +10,7 @@ import (
 // only way to connect to it. It serves like a listener of [Open], until it is closed.
 func OpenInProcess() (l *Listener, dial func(context.Context) (net.Conn, error)) {
 	inner := &pairListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-	return &Listener{Listener: inner, close: inner.Close}, inner.dial
+	return &Listener{Listener: inner, access: new(access), close: inner.Close}, inner.dial
 }
 
 // A pairListener accepts the far ends of the pairs that dial makes.
