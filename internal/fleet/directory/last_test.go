@@ -148,6 +148,40 @@ func TestUnreachableHostsAreRecorded(t *testing.T) {
 	}
 }
 
+// The clock of the gateway that has recorded a host may be a minute fast or slow. Then others see another age, and nothing else differs: the host
+// counts as unreachable, its record is not written again and again, and it comes back.
+func TestClocksMayDiffer(t *testing.T) {
+	t.Parallel()
+	const age = 5 * time.Minute
+	for what, skew := range map[string]time.Duration{"fast": time.Minute, "slow": -time.Minute} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			bus := connect(t)
+			runLeases(t, bus("_L"))
+			gateway, box, operator := bus("_G"), bus(fleet.HostInbox("box")), bus("_O")
+			hosts, _ := runHosts(t, gateway, true)
+			h := describe("box")
+			heard := time.Now().Add(-age)
+			ours, theirs := lastHeard{h, heard.UnixMilli()}, lastHeard{h, heard.Add(skew).UnixMilli()}
+			for range 2 { // either may be first
+				for _, last := range []lastHeard{theirs, ours} {
+					if err := hosts.record(t.Context(), last); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			want := min(age, age-skew) // the later of the two is kept
+			if s, got := state(t, operator, "box"); s != Unreachable || got.Age < want || got.Age > want+time.Minute {
+				t.Errorf("%s, not heard of for %v, want %v", s, got.Age, want)
+			}
+			awaitLease(t, box, h)
+			if s, got := state(t, operator, "box"); s != Reachable {
+				t.Errorf("after the return: %s %+v", s, got)
+			}
+		})
+	}
+}
+
 // Only what gateways have written is a record, and a record is never older than the time after which hosts are forgotten.
 func TestRecordsOfHosts(t *testing.T) {
 	t.Parallel()
