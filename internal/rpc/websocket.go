@@ -39,6 +39,7 @@ type WebSocket struct {
 	conn      net.Conn
 	raw       syscall.RawConn // nil unless conn is a plain socket
 	trying    tryWriter       // nil unless conn is one
+	hurrying  hurrier         // the same
 	in        *bufio.Reader
 	client    bool // this is the client's end: it masks its frames
 	textOnly  bool // binary messages are skipped
@@ -64,6 +65,7 @@ func NewWebSocketClient(conn net.Conn, buffered []byte) *WebSocket {
 func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
 	s := &WebSocket{conn: conn, raw: plainSocket(conn), client: client, growStep: growStep, onControl: func(Control, []byte) {}}
 	s.trying, _ = conn.(tryWriter)
+	s.hurrying, _ = conn.(hurrier)
 	buffer := readBuffer
 	if client {
 		s.growStep, buffer = clientGrowStep, clientReadBuffer
@@ -368,6 +370,17 @@ func (s *WebSocket) Write(b []byte) error {
 type tryWriter interface {
 	// TryWrite writes as much as can be written without waiting.
 	TryWrite(b []byte) (n int, err error)
+}
+
+// A hurrier is a stream or connection whose writes may wait a moment so that the next one has more messages of sources. Hurry ends that: another message
+// is to be written.
+type hurrier interface{ Hurry() }
+
+// Hurry implements hurrier.
+func (s *WebSocket) Hurry() {
+	if s.hurrying != nil {
+		s.hurrying.Hurry()
+	}
 }
 
 // TryWrite implements Stream. Only a plain socket or a tryWriter can tell that it is full.

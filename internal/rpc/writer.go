@@ -14,6 +14,7 @@ type writer struct {
 	stream      Stream
 	allowance   *allowance
 	liveness    *liveness
+	hurry       func()                   // see hurrier; may be nil
 	lastMessage func(*CloseError) []byte // see Config; may be nil
 	close       func(error)              // ends the connection
 	wake        wake.Signal              // there is something to write
@@ -27,6 +28,9 @@ type writer struct {
 func (w *writer) init(stream Stream, allowance *allowance, liveness *liveness, lastMessage func(*CloseError) []byte, end func(error)) {
 	w.stream, w.allowance, w.liveness, w.lastMessage, w.close = stream, allowance, liveness, lastMessage, end
 	w.wake = wake.New()
+	if h, ok := stream.(hurrier); ok {
+		w.hurry = h.Hurry
+	}
 }
 
 // signal wakes the goroutine that runs the writer.
@@ -43,6 +47,9 @@ func (w *writer) send(m outgoing) {
 func (w *writer) push(m outgoing) {
 	if !w.queue.push(m) {
 		w.drop(m)
+	}
+	if w.hurry != nil {
+		w.hurry()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -168,6 +169,33 @@ func TestOnlyAnswerIsWrittenInline(t *testing.T) {
 }
 
 // A source may get a message just after it has reported that it has none.
+// A hurriedConn counts how often it has to hurry.
+type hurriedConn struct {
+	net.Conn
+	count atomic.Int64
+}
+
+func (c *hurriedConn) Hurry() { c.count.Add(1) }
+
+// Answers and notifications let a connection hurry that collects messages of sources. Those do not.
+func TestMessagesHurry(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	conn := &hurriedConn{Conn: near}
+	c := newConn(NewWebSocket(conn, nil), echo)
+	c.Feed(newNumberedSource("source", 1)).Wake()
+	if n := conn.count.Load(); n != 0 {
+		t.Errorf("a source hurries %d times", n)
+	}
+	if sent, err := c.NotifyIfRoom("note", nil); !sent || err != nil {
+		t.Error(sent, err)
+	}
+	if n := conn.count.Load(); n != 1 {
+		t.Errorf("a notification hurries %d times", n)
+	}
+}
+
 func TestWakeDuringNext(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(NewWebSocket(a, nil), echo)

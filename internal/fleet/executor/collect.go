@@ -4,11 +4,12 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/fleet/link"
+	"github.com/tetherexec/tether/internal/wake"
 	"github.com/tetherexec/tether/internal/websocket"
 )
 
 // A frame costs a hub about 40 µs, and a gateway as much, whatever its length: it is handed over four times, and each time a thread wakes up. While a
-// client gets much, frames are therefore made long: after a short one, the writer waits a moment for more.
+// client gets much, frames are therefore made long: after a short one, the writer waits a moment for more output. An answer does not wait.
 const (
 	// longWrite is the length of writes that are long enough. The writer of a connection takes about twice as much at once, if it is there.
 	longWrite = 96 << 10
@@ -24,21 +25,35 @@ const (
 // A collector is a link whose writer collects more for the next write while the client gets much. One goroutine at a time writes.
 type collector struct {
 	*link.Link
+	wait  time.Duration // collectTime
+	hurry wake.Signal   // an answer is to be written
 
 	busy  bool      // the client has got busyBytes in the last tick
 	tick  time.Time // when the present one has begun
 	bytes int       // written since then
 }
 
+func newCollector(l *link.Link) *collector {
+	return &collector{Link: l, wait: collectTime, hurry: wake.New()}
+}
+
+// Hurry lets the writer go on.
+func (c *collector) Hurry() { c.hurry.Send() }
+
 // Write implements net.Conn.
 func (c *collector) Write(b []byte) (n int, err error) {
+	select {
+	case <-c.hurry: // the answer is in b
+	default:
+	}
 	n, err = c.Link.Write(b)
 	// The header of a message that is written by itself is followed by the message.
 	if !c.isBusy(n, time.Now()) || n >= longWrite || n <= websocket.MaxHeader || err != nil {
 		return n, err
 	}
 	select {
-	case <-time.After(collectTime):
+	case <-time.After(c.wait):
+	case <-c.hurry:
 	case <-c.Done():
 	}
 	return n, nil

@@ -6,6 +6,8 @@ import (
 
 	"github.com/tetherexec/tether/internal/fleet"
 	"github.com/tetherexec/tether/internal/fleet/link"
+	"github.com/tetherexec/tether/internal/tethertest/hang"
+	"github.com/tetherexec/tether/internal/websocket"
 )
 
 // Only while a client gets much, its writer waits for more. It does not while the client gets little, and not any more after a pause.
@@ -36,33 +38,42 @@ func TestCollectorIsBusy(t *testing.T) {
 	}
 }
 
-// While the client gets much, the goroutine that has something to send leaves it to the writer.
-func TestCollectorLeavesItToTheWriter(t *testing.T) {
-	var sent [][]byte
-	mux := link.NewMux(link.Config{MaxLinks: 1, Publish: func(_ string, b []byte) error {
-		sent = append(sent, b)
+// While the client gets much, the goroutine that has something to send leaves it to the writer, which waits for more. An answer that comes while the
+// writer writes does not wait, nor does the end of the link.
+func TestCollectorWaits(t *testing.T) {
+	var c *collector
+	sent := 0
+	during := func() {} // the next frame is sent
+	mux := link.NewMux(link.Config{MaxLinks: 1, Publish: func(string, []byte) error {
+		sent++
+		now := during
+		during = func() {}
+		now()
 		return nil
 	}})
 	l, err := mux.Open(fleet.LinkSubject{Host: "box", Process: "p", Gateway: "g", Link: "l", Up: true}, link.DefaultWindow, nil, func(string, []byte) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &collector{Link: l, tick: time.Now().Add(time.Hour)} // the tick does not end
-	if n, err := c.TryWrite([]byte("first")); n != len("first") || err != nil {
-		t.Error(n, err)
+	c = newCollector(l)
+	write := func(write func([]byte) (int, error), b []byte, want int) {
+		t.Helper()
+		if n, err := write(b); n != want || err != nil {
+			t.Errorf("%d of %d bytes, %v", n, want, err)
+		}
 	}
+	short, header := make([]byte, websocket.MaxHeader+1), make([]byte, websocket.MaxHeader)
+	c.tick, c.wait = time.Now().Add(time.Hour), 2*hang.Limit // the tick does not end, and neither does a wait
+	write(c.TryWrite, short, len(short))
 	c.busy = true
-	if n, err := c.TryWrite([]byte("second")); n != 0 || err != nil {
-		t.Error(n, err)
+	write(c.TryWrite, short, 0)
+	write(c.Write, header, len(header))
+	write(c.Write, make([]byte, longWrite), longWrite)
+	during = c.Hurry
+	write(c.Write, short, len(short))
+	if sent != 4 {
+		t.Errorf("%d frames", sent)
 	}
-	if n, err := c.Write([]byte("second, and what is longer than a header")); n == 0 || err != nil {
-		t.Error(n, err)
-	}
-	if len(sent) != 2 || c.bytes == 0 {
-		t.Errorf("%d frames were sent; %d bytes are counted", len(sent), c.bytes)
-	}
-	l.Close()
-	if _, err := c.Write([]byte("late")); err == nil {
-		t.Error("a closed link is written to")
-	}
+	during = func() { l.Close() }
+	write(c.Write, short, len(short))
 }

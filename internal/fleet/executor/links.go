@@ -58,7 +58,7 @@ func (e *Executor) serve(c *client) {
 		default:
 		}
 	}
-	over := e.config.Server.ServeStream(e.serving, rpc.NewWebSocket(&collector{Link: c.link}, nil), server.Origin{
+	over := e.config.Server.ServeStream(e.serving, rpc.NewWebSocket(newCollector(c.link), nil), server.Origin{
 		Client: listen.Client{Peer: c.open.Peer, Principal: c.open.Principal, ReadOnly: c.open.ReadOnly, Admin: c.open.Admin}, Host: e.config.Host.Name,
 		Attached: func(id string, ttl time.Duration, resumed bool) {
 			key := fleet.SessionKey(id)
