@@ -82,7 +82,8 @@ type PortAcceptParams struct {
 	Received *uint64 `json:"received,omitempty"` // see PortOpenParams
 }
 
-// PortAcceptResult answers tether/port/accept when there is a connection.
+// PortAcceptResult answers tether/port/accept when there is a connection. Without a peer there is none: the server is being replaced, and the client repeats the
+// request on its next connection.
 type PortAcceptResult struct {
 	Received uint64 `json:"received"` // see PortOpenResult
 	Limit    uint64 `json:"limit"`

@@ -138,10 +138,14 @@ func (l *Listener) forward(ctx context.Context, target Target, asked func()) (ac
 	r := l.f.begin(nil)
 	from := ""
 	r.request = func(ctx context.Context, link *client.Link, limit uint64, received *uint64) (state, error) {
-		var at wire.PortAcceptResult
-		err := link.Call(ctx, wire.MethodPortAccept, wire.PortAcceptParams{ListenerID: l.id, ConnectionID: r.pipe.ID, Limit: limit, Received: received}, &at)
-		from = at.Peer
-		return state{at.Received, at.Limit}, err
+		params := wire.PortAcceptParams{ListenerID: l.id, ConnectionID: r.pipe.ID, Limit: limit, Received: received}
+		for {
+			var at wire.PortAcceptResult
+			err := link.Call(ctx, wire.MethodPortAccept, params, &at)
+			if from = at.Peer; err != nil || from != "" {
+				return state{at.Received, at.Limit}, err
+			} // else the server admits no further request on this connection, and the call fails with it
+		}
 	}
 	r.run = func(ctx context.Context) error {
 		asked()

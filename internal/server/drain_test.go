@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/internal/ports"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/wire"
@@ -22,7 +23,7 @@ import (
 // A server that is replaced answers the reads that wait, tells its clients to come back, and leaves its socket to the
 // next process.
 func TestDrain(t *testing.T) {
-	srv, err := server.New(server.Config{StateDir: t.TempDir()})
+	srv, err := server.New(server.Config{StateDir: t.TempDir(), ForwardReverse: ports.Loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,12 +38,17 @@ func TestDrain(t *testing.T) {
 	c.Handshake("")
 	c.Start(tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}))
 	poll := c.Ask("process/read", map[string]any{"processId": "p", "waitMs": 60_000})
-	c.Must("environment/status", nil, nil) // the read waits by now
+	listenAt(c, "l")
+	accept := c.Ask(wire.MethodPortAccept, map[string]any{"listenerId": "l", "connectionId": "c", "limit": 100})
+	c.Must("environment/status", nil, nil) // the read waits by now, and so does the accept
 	begin := time.Now()
 	srv.Drain(10 * time.Second)
 	var answer tethertest.ReadAnswer
 	if m := c.Answer(poll); json.Unmarshal(m.Result, &answer) != nil || len(answer.Chunks) > 0 || answer.Exited || answer.NextSeq != 1 {
 		t.Errorf("the read that waits is answered with %s", m.Raw)
+	}
+	if m := c.Answer(accept); m.Error != nil || !strings.Contains(string(m.Result), `"peer":""`) {
+		t.Errorf("the accept that waits is answered with %s", m.Raw)
 	}
 	if err := c.Ended(); err == nil || !strings.Contains(err.Error(), wire.ReasonReplaced) {
 		t.Errorf("the connection ended with %v", err)

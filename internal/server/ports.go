@@ -25,13 +25,13 @@ import (
 func (r *request) openPort(p *wire.PortOpenParams) error {
 	opening, err := r.reachPort(p)
 	if err != nil {
-		r.recordPort(p, err)
+		r.recordOpen(p, err)
 		return err
 	}
 	r.conn.tasks.Go(func() { // ends with the attempt to connect, or with the connection
 		pipe, err := opening.Wait(r.attachment.Context())
 		if r.attachment.Context().Err() == nil {
-			r.recordPort(p, err)
+			r.recordOpen(p, err)
 		}
 		r.attach(pipe, err, p.Received, p.Limit, func(received, limit uint64) any { return wire.PortOpenResult{Received: received, Limit: limit} })
 	})
@@ -101,18 +101,7 @@ func (r *request) attach(pipe *ports.Pipe, err error, has *uint64, takes uint64,
 // listenPort listens for the client.
 func (r *request) listenPort(p *wire.PortListenParams) (wire.PortListenResult, error) {
 	result, err := r.attachment.Session.Ports.Listen(p)
-	if r.conn.server.audit != nil {
-		e := audit.Event{Event: audit.PortListening, Host: "localhost", Port: p.Port}
-		if p.Host != nil {
-			e.Host = *p.Host
-		}
-		if err != nil {
-			e.Event, e.Reason = audit.PortRefused, wireError(err).Message
-		} else {
-			e.Port = result.Port
-		}
-		r.conn.record(r.attachment.Session, e)
-	}
+	r.recordPort(audit.Event{Event: audit.PortListening, Port: max(p.Port, result.Port)}, p.Host, err)
 	return result, err
 }
 
@@ -123,10 +112,15 @@ func (r *request) acceptPort(p *wire.PortAcceptParams) error {
 		return err
 	}
 	r.conn.tasks.Go(func() { // ends when there is a connection, or with that of the client
-		pipe, err := opening.Wait(r.attachment.Context())
-		if err == nil && p.Received == nil && r.conn.server.audit != nil {
+		pipe, err := opening.Wait(r.conn.polling.ctx)
+		if err == errReplaced {
+			r.Reply(wire.PortAcceptResult{}) // the client repeats the request on its next connection
+			return
+		}
+		if err == nil && p.Received == nil {
 			from, _ := netip.ParseAddrPort(pipe.Peer())
-			r.conn.record(r.attachment.Session, audit.Event{Event: audit.PortAccepted, Host: from.Addr().String(), Port: from.Port()})
+			host := from.Addr().String()
+			r.recordPort(audit.Event{Event: audit.PortAccepted, Port: from.Port()}, &host, nil)
 		}
 		r.attach(pipe, err, p.Received, p.Limit, func(received, limit uint64) any {
 			return wire.PortAcceptResult{Received: received, Limit: limit, Peer: pipe.Peer()}
@@ -140,17 +134,26 @@ func (r *request) unlistenPort(p *wire.PortUnlistenParams) (wire.Empty, error) {
 	return wire.Empty{}, nil
 }
 
-// recordPort records that a connection was opened or refused.
-func (r *request) recordPort(p *wire.PortOpenParams, err error) {
-	if r.conn.server.audit == nil || p.Received != nil {
+// recordOpen records that a connection was opened or refused.
+func (r *request) recordOpen(p *wire.PortOpenParams, err error) {
+	if p.Received != nil {
 		return
 	}
-	e := audit.Event{Event: audit.PortOpened, Host: "localhost", Port: p.Port}
-	if p.Host != nil {
-		e.Host = *p.Host
-	}
+	e := audit.Event{Event: audit.PortOpened, Port: p.Port}
 	if p.ProcessID != nil {
 		e.Process = *p.ProcessID
+	}
+	r.recordPort(e, p.Host, err)
+}
+
+// recordPort records an event about the port of a host; nil: of the server's machine. With an error, it was refused.
+func (r *request) recordPort(e audit.Event, host *string, err error) {
+	if r.conn.server.audit == nil {
+		return
+	}
+	e.Host = "localhost"
+	if host != nil {
+		e.Host = *host
 	}
 	if err != nil {
 		e.Event, e.Reason = audit.PortRefused, wireError(err).Message

@@ -5,12 +5,18 @@ package server_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/audit"
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/observe"
 	"github.com/tetherexec/tether/internal/ports"
@@ -210,7 +216,17 @@ func TestPortListVersions(t *testing.T) {
 	if again.Version != list.Version {
 		t.Errorf("versions %q and %q", again.Version, list.Version)
 	}
-	c.Ask(wire.MethodPortList, map[string]any{"waitMs": 1 << 40, "seen": list.Version})
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		need.CannotRun(t, "there is no python3")
+	}
+	waiting := c.Ask(wire.MethodPortList, map[string]any{"waitMs": 1 << 40, "seen": list.Version})
+	serve := "import socket,sys; s=socket.create_server(('127.0.0.1',0)); sys.stdin.read()"
+	c.Start(tethertest.Command("p", []string{python, "-c", serve}, map[string]any{"pipeStdin": true}))
+	if m := c.Answer(waiting); json.Unmarshal(m.Result, &again) != nil || len(again.Listeners) != 1 || again.Listeners[0].ProcessID != "p" {
+		t.Errorf("the process listens: %s", m.Raw)
+	}
+	c.Ask(wire.MethodPortList, map[string]any{"waitMs": 1 << 40, "seen": again.Version})
 	c.Close() // the server does not wait for the list when it ends
 }
 
@@ -358,5 +374,54 @@ func TestPortsOfProcesses(t *testing.T) {
 		if m := try.by.Call(wire.MethodPortOpen, try.params); m.Error == nil || !strings.Contains(string(m.Raw), try.want) {
 			t.Errorf("%v: %s", try.params, m.Raw)
 		}
+	}
+}
+
+// The audit log has each target, listener and connection once, and what was refused; the metrics have listeners and connections.
+func TestPortsAreRecorded(t *testing.T) {
+	t.Parallel()
+	path, there := filepath.Join(t.TempDir(), "audit"), newPortTarget(t)
+	s := tethertest.StartServer(t, server.Config{Audit: audit.Config{Target: path}, ForwardReverse: ports.Loopback})
+	c := tethertest.Dial(t, s.URL)
+	hello := c.Handshake("")
+	c.Must(wire.MethodPortOpen, there.open(), nil)
+	there.accept()
+	c.Call(wire.MethodPortOpen, map[string]any{"connectionId": "d", "host": "192.0.2.1", "port": 80, "limit": 1})
+	address := listenAt(c, "l")
+	c.Call(wire.MethodPortListen, map[string]any{"listenerId": "m", "host": "192.0.2.1", "port": 80})
+	conn := dialPort(t, address)
+	accept := map[string]any{"listenerId": "l", "connectionId": "e", "limit": 100}
+	c.Must(wire.MethodPortAccept, accept, nil)
+	if values, _ := scrape(t, s.URL); values["tether_forward_listeners"] != 1 || values["tether_forwarded_connections"] != 2 {
+		t.Errorf("%v listeners, %v connections", values["tether_forward_listeners"], values["tether_forwarded_connections"])
+	}
+	c.Close()
+	c = tethertest.Dial(t, s.URL)
+	c.Handshake(hello.SessionID)
+	accept["received"] = 0
+	c.Must(wire.MethodPortAccept, accept, nil)
+	c.Must(wire.MethodPortOpen, there.open(0), nil)
+	s.Stop()
+	_, port, _ := net.SplitHostPort(there.l.Addr().String())
+	want := []string{
+		"port.opened localhost " + port, "port.refused 192.0.2.1 80", "port.listening " + strings.Replace(address, ":", " ", 1), "port.refused 192.0.2.1 80",
+		"port.accepted " + strings.Replace(conn.LocalAddr().String(), ":", " ", 1),
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(string(text)) {
+		var e audit.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(e.Event, "port.") {
+			got = append(got, fmt.Sprint(e.Event, " ", e.Host, " ", e.Port))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

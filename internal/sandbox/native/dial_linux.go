@@ -27,28 +27,25 @@ func Dial(owned bool, to netip.AddrPort) *Script {
 	}
 	c.call(unix.SYS_SETNS, number(NetworkFile), number(unix.CLONE_NEWNET))
 	c.step(stepConnect, to.String())
-	family, address := unix.AF_INET, socketAddress(to)
-	if to.Addr().Is6() {
-		family = unix.AF_INET6
-	}
+	address := socketAddress(to)
 	socket := c.cell()
 	c.listeners = append(c.listeners, socket)
-	c.call(unix.SYS_SOCKET, number(family), number(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), number(0)).into(socket)
+	c.call(unix.SYS_SOCKET, number(int(binary.NativeEndian.Uint16(address))), number(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), number(0)).into(socket)
 	c.call(unix.SYS_CONNECT, socket.content(), c.constant(string(address)), number(len(address)))
 	c.prepareReport()()
 	c.call(unix.SYS_EXIT_GROUP, number(0))
 	return c.Script
 }
 
-// socketAddress returns a struct sockaddr_in or sockaddr_in6.
+// socketAddress returns a struct sockaddr_in or sockaddr_in6, of that many bytes.
 func socketAddress(to netip.AddrPort) []byte {
-	b := binary.BigEndian.AppendUint16(make([]byte, 2), to.Port())
-	if to.Addr().Is6() {
-		binary.NativeEndian.PutUint16(b, unix.AF_INET6)
-		b = append(b, 0, 0, 0, 0) // flow
-		b = append(b, to.Addr().AsSlice()...)
-		return append(b, 0, 0, 0, 0) // scope
+	b := make([]byte, unix.SizeofSockaddrInet6)
+	family, at := unix.AF_INET6, 8 // behind the flow
+	if to.Addr().Is4() {
+		b, family, at = b[:unix.SizeofSockaddrInet4], unix.AF_INET, 4
 	}
-	binary.NativeEndian.PutUint16(b, unix.AF_INET)
-	return append(append(b, to.Addr().AsSlice()...), make([]byte, 8)...)
+	binary.NativeEndian.PutUint16(b, uint16(family))
+	binary.BigEndian.PutUint16(b[2:], to.Port())
+	copy(b[at:], to.Addr().AsSlice())
+	return b
 }
