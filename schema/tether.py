@@ -1708,7 +1708,9 @@ class PortAcceptParams(TypedDict):
 
 
 class PortAcceptResult(TypedDict):
-    """PortAcceptResult answers tether/port/accept when there is a connection."""
+    """PortAcceptResult answers tether/port/accept when there is a connection. Without a peer there is none: the server is being replaced, and the client repeats the
+    request on its next connection.
+    """
 
     # see PortOpenResult
     received: "int"

@@ -1409,7 +1409,10 @@ export interface PortAcceptParams {
   received?: number | null;
 }
 
-/** PortAcceptResult answers tether/port/accept when there is a connection. */
+/**
+ * PortAcceptResult answers tether/port/accept when there is a connection. Without a peer there is none: the server is being replaced, and the client repeats the
+ * request on its next connection.
+ */
 export interface PortAcceptResult {
   /** see PortOpenResult */
   received: number;

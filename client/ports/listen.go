@@ -1,6 +1,7 @@
 package ports
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +143,7 @@ func (l *Listener) forward(ctx context.Context, target Target, asked func()) (ac
 		for {
 			var at wire.PortAcceptResult
 			err := link.Call(ctx, wire.MethodPortAccept, params, &at)
-			if from = at.Peer; err != nil || from != "" {
+			if from = cmp.Or(at.Peer, from); err != nil || at.Peer != "" {
 				return state{at.Received, at.Limit}, err
 			} // else the server admits no further request on this connection, and the call fails with it
 		}

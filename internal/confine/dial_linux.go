@@ -84,6 +84,13 @@ func Dial(ctx context.Context, network *os.File, to netip.AddrPort) (net.Conn, e
 	if len(sockets) != 1 {
 		return nil, errors.New("no socket came out of the network")
 	}
+	own, err := ownNetwork()
+	if err != nil {
+		return nil, err
+	}
+	if its, err := stage.Network(int(sockets[0].Fd())); err != nil || its == own && own != 0 {
+		return nil, errors.New("the socket is in the network of the server") // an error is no proof that it is not
+	}
 	return net.FileConn(sockets[0])
 }
 

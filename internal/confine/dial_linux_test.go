@@ -3,6 +3,7 @@ package confine
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -34,7 +35,12 @@ func TestDialFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer network.Close()
-	for _, to := range []string{"127.0.0.1:80", "[::1]:80"} { // its loopback interface is down
+	outside, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outside.Close()
+	for _, to := range []string{outside.Addr().String(), "[::1]:80"} { // its loopback interface is down
 		conn, err := Dial(t.Context(), network, netip.MustParseAddrPort(to))
 		if conn != nil || err == nil || !strings.HasPrefix(err.Error(), "connect to "+to+": ") {
 			t.Errorf("%s: %v, %v", to, conn, err)

@@ -51,27 +51,32 @@ func Listeners(list []*proc.Process) (found map[*proc.Process][]Listener, partia
 // listener go there. The network is that of a process that was a part of the tree when it was opened, whatever its pid is used for later.
 func Inside(p *proc.Process, port uint16) (network *os.File, to netip.AddrPort, err error) {
 	s := newListenerSearch()
-	for _, pid := range proc.NewFinder().Members(p) {
-		if s.late() {
-			break
-		}
-		if network, to = s.inside(p, pid, port); network != nil {
-			return network, to, nil
+	members := proc.NewFinder().Members(p)
+	for _, find := range []func(handle, pid int, port uint16) (netip.Addr, bool){addressByCopies, s.addressByTable} {
+		for _, pid := range members {
+			if s.late() {
+				break
+			}
+			if network, to = s.inside(p, pid, port, find); network != nil {
+				return network, to, nil
+			}
 		}
 	}
 	return nil, to, ErrNotInside
 }
 
 // inside is Inside for one process; nil: it has no such listener, or is no part of the tree.
-func (s *listenerSearch) inside(p *proc.Process, pid int, port uint16) (network *os.File, to netip.AddrPort) {
+func (s *listenerSearch) inside(p *proc.Process, pid int, port uint16, find func(handle, pid int, port uint16) (netip.Addr, bool)) (network *os.File, to netip.AddrPort) {
+	if name, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil || name == s.own {
+		return nil, to // the table of the machine's sockets can be long
+	}
 	handle, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, to
 	}
 	defer unix.Close(handle)
-	list := s.of(pid, map[uint64]bool{})
-	i := slices.IndexFunc(list, func(l Listener) bool { return l.Inside && l.Address.Port() == port })
-	if i < 0 || !slices.Contains(proc.NewFinder().Members(p), pid) {
+	address, found := find(handle, pid, port)
+	if !found || !slices.Contains(proc.NewFinder().Members(p), pid) {
 		return nil, to
 	}
 	network, err = os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
@@ -84,14 +89,57 @@ func (s *listenerSearch) inside(p *proc.Process, pid int, port uint16) (network 
 		network.Close()
 		return nil, to
 	}
-	address := list[i].Address.Addr().Unmap()
-	switch {
+	switch address = address.Unmap(); {
 	case address == netip.IPv4Unspecified():
 		address = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	case address == netip.IPv6Unspecified():
 		address = netip.IPv6Loopback()
 	}
 	return network, netip.AddrPortFrom(address, port)
+}
+
+// addressByCopies finds the address at which a process waits for connections to a port, by copies of its descriptors. Reading the table of all sockets takes many
+// times as long.
+func addressByCopies(handle, pid int, port uint16) (address netip.Addr, found bool) {
+	descriptors, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return address, false
+	}
+	defer descriptors.Close()
+	names, _ := descriptors.Readdirnames(maxDescriptors)
+	for _, name := range names {
+		number, _ := strconv.Atoi(name)
+		if f, ok := fileOf(fmt.Sprintf("/proc/%d/fd/%d", pid, number)); !ok || f.Kind != FileSocket {
+			continue
+		}
+		fd, err := unix.PidfdGetfd(handle, number, 0)
+		if err != nil {
+			continue
+		}
+		listens, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN) // 0 for a file
+		name, _ := unix.Getsockname(fd)
+		unix.Close(fd)
+		switch at := name.(type) {
+		case *unix.SockaddrInet4:
+			address, found = netip.AddrFrom4(at.Addr), at.Port == int(port)
+		case *unix.SockaddrInet6:
+			address, found = netip.AddrFrom16(at.Addr), at.Port == int(port)
+		}
+		if found = found && listens == 1; found {
+			return address, true
+		}
+	}
+	return address, false
+}
+
+// addressByTable is addressByCopies by the table of sockets, for a process whose descriptors must not be copied.
+func (s *listenerSearch) addressByTable(_, pid int, port uint16) (netip.Addr, bool) {
+	for _, l := range s.of(pid, map[uint64]bool{}) {
+		if l.Inside && l.Address.Port() == port {
+			return l.Address.Addr(), true
+		}
+	}
+	return netip.Addr{}, false
 }
 
 // A listenerSearch is the state of one search.
