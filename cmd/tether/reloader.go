@@ -49,7 +49,8 @@ type reloader struct {
 	taken []string   // the settings of the file that are in force
 }
 
-// newReloader returns a reloader for a command that runs with these flags. table is that of the configuration file. args is the whole command line; in a worker, it has also settings of the file.
+// newReloader returns a reloader for a command that runs with these flags. table is that of the configuration file. args is the whole command line; in a
+// worker, it also has settings of the file.
 func newReloader(cmd *cobra.Command, table string, args []string, running reloadable, log *logFlags, fresh func() reloadable) *reloader {
 	r := &reloader{table: table, fresh: fresh, level: &log.min, stderr: cmd.ErrOrStderr(), taken: running.fileFlags().taken}
 	if i := slices.Index(args, "--"+flagFromFile); i >= 0 {
