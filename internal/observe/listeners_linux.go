@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -117,12 +118,12 @@ func addressByCopies(handle, pid int, port uint16) (address netip.Addr, found bo
 			continue
 		}
 		listens, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN) // 0 for a file
-		name, _ := unix.Getsockname(fd)
+		name, _ := syscall.Getsockname(fd)                                        // that of package unix knows many families, and is large
 		unix.Close(fd)
 		switch at := name.(type) {
-		case *unix.SockaddrInet4:
+		case *syscall.SockaddrInet4:
 			address, found = netip.AddrFrom4(at.Addr), at.Port == int(port)
-		case *unix.SockaddrInet6:
+		case *syscall.SockaddrInet6:
 			address, found = netip.AddrFrom16(at.Addr), at.Port == int(port)
 		}
 		if found = found && listens == 1; found {
