@@ -2,6 +2,7 @@ package confine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,11 +63,8 @@ func Dial(ctx context.Context, network *os.File, to netip.AddrPort) (net.Conn, e
 	cmd.ExtraFiles = []*os.File{nil, nil, nil, file, theirs, owner, network, image} // from descriptor 3 on
 	err = cmd.Start()
 	theirs.Close()
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("start a process for a network of its own: %w", err)
+		return nil, fmt.Errorf("start a process for a network of its own: %w", cmp.Or(context.Cause(ctx), err))
 	}
 	defer cmd.Wait() // it has ended, or ends with ctx or its timer
 	launched, sockets, err := channel.Await(ctx, nil)

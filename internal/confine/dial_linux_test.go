@@ -15,6 +15,12 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
+// endsMeanwhile is a context that ends after a process was started with it, as it seems to the caller.
+type endsMeanwhile struct{ context.Context }
+
+func (endsMeanwhile) Err() error    { return context.Canceled }
+func (endsMeanwhile) Value(any) any { return nil }
+
 // A process that cannot connect in another network says why, and leaves nothing behind. One that is not needed any more ends.
 func TestDialFails(t *testing.T) {
 	t.Parallel()
@@ -50,6 +56,10 @@ func TestDialFails(t *testing.T) {
 	cancel()
 	if conn, err := Dial(ended, network, netip.MustParseAddrPort("127.0.0.1:80")); conn != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("a context that has ended: %v, %v", conn, err)
+	}
+	conn, err := Dial(endsMeanwhile{t.Context()}, network, netip.MustParseAddrPort("127.0.0.1:80"))
+	if conn != nil || err == nil {
+		t.Errorf("a context that ends while the process is started: %v", conn) // TestMain finds the process that was left behind
 	}
 	if conn, err := Dial(t.Context(), os.Stdin, netip.MustParseAddrPort("127.0.0.1:80")); conn != nil || err == nil {
 		t.Errorf("no network: %v", conn)
