@@ -84,9 +84,8 @@ func (s *listenerSearch) inside(p *proc.Process, pid int, port uint16, find func
 	if err != nil {
 		return nil, to
 	}
-	var its, own unix.Stat_t
-	err = errors.Join(unix.PidfdSendSignal(handle, 0, nil, 0), unix.Fstat(int(network.Fd()), &its), unix.Stat("/proc/self/ns/net", &own))
-	if err != nil || its.Dev == own.Dev && its.Ino == own.Ino { // the pid may be that of another process, or it has left its network
+	own, err := isOwnNetwork(network)
+	if err != nil || own || unix.PidfdSendSignal(handle, 0, nil, 0) != nil { // the process has left its network, or the pid may be that of another one
 		network.Close()
 		return nil, to
 	}
@@ -143,6 +142,15 @@ func (s *listenerSearch) addressByTable(_, pid int, port uint16) (netip.Addr, bo
 	return netip.Addr{}, false
 }
 
+// ownNetwork is the network of this program. The main thread, that of /proc/self, may be one that starts processes in another network.
+const ownNetwork = "/proc/thread-self/ns/net"
+
+func isOwnNetwork(network *os.File) (bool, error) {
+	var its, own unix.Stat_t
+	err := errors.Join(unix.Fstat(int(network.Fd()), &its), unix.Stat(ownNetwork, &own))
+	return its.Dev == own.Dev && its.Ino == own.Ino, err
+}
+
 // A listenerSearch is the state of one search.
 type listenerSearch struct {
 	look
@@ -153,8 +161,7 @@ type listenerSearch struct {
 
 func newListenerSearch() *listenerSearch {
 	s := &listenerSearch{look: look{deadline: time.Now().Add(listenersTime)}, networks: map[string]map[uint64]netip.AddrPort{}}
-	// The main thread, that of /proc/self, may be one that starts processes in another network.
-	s.own, _ = os.Readlink("/proc/thread-self/ns/net")
+	s.own, _ = os.Readlink(ownNetwork)
 	return s
 }
 

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beOffline in the environment makes the test's program look at its parent, with its main thread in a network without a way out.
+// beOffline in the environment makes the test's program look at the networks of its parent and of itself, with its main thread in a network without a way out.
 const beOffline = "OBSERVE_BE_OFFLINE"
 
 func init() {
@@ -31,6 +31,17 @@ func init() {
 		for _, l := range newListenerSearch().of(os.Getppid(), map[uint64]bool{}) {
 			if l.Inside {
 				fmt.Printf("%+v\n", l)
+				os.Exit(1)
+			}
+		}
+		for path, want := range map[string]bool{fmt.Sprintf("/proc/%d/ns/net", os.Getppid()): true, "/proc/self/ns/net": false} {
+			network, err := os.Open(path)
+			if err != nil {
+				fmt.Println(err)
+				os.Exit(1)
+			}
+			if own, err := isOwnNetwork(network); own != want || err != nil {
+				fmt.Printf("%s is that of this program: %v, %v\n", path, own, err)
 				os.Exit(1)
 			}
 		}
