@@ -43,13 +43,13 @@ func (a *access) authenticator() *Authenticator {
 // check returns the client of a request, if it may connect now. Its connection may be older than the certificates for clients, and a check
 // that has to ask the issuer of tokens may take longer than the settings are in force with which it has begun.
 func (a *access) check(r *http.Request, log *slog.Logger) (Client, error) {
-	if a != nil && !a.certs.accepts(r.TLS) {
-		return Client{}, &Refusal{Reason: noCertificate, Text: "the client's certificate is not accepted any more"}
-	}
 	for {
 		auth := a.authenticator()
 		c, err := auth.checkWith(r, log)
-		if auth == a.authenticator() {
+		switch {
+		case a != nil && !a.certs.accepts(r.TLS):
+			return Client{}, &Refusal{Reason: noCertificate, Text: "the client's certificate is not accepted any more"}
+		case auth == a.authenticator():
 			return c, err
 		}
 	}

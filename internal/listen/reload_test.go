@@ -3,10 +3,12 @@ package listen
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509/pkix"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -383,5 +385,49 @@ func TestReloadClientAuthority(t *testing.T) {
 	}
 	if got := <-s.reports; !got.Changed {
 		t.Errorf("reported: %+v", got)
+	}
+}
+
+// reloading is a kind of tokens. While one of them is checked, settings are read again.
+type reloading struct{ reload func() }
+
+func (*reloading) Validate() error           { return nil }
+func (*reloading) Files() []string           { return nil }
+func (r *reloading) Open() (Verifier, error) { return r, nil }
+
+func (r *reloading) Verify(context.Context, string, *slog.Logger) (Client, error) {
+	r.reload()
+	return Client{}, nil
+}
+
+// A client whose certificate is not accepted any more when its token was checked is refused.
+func TestReloadDuringCheck(t *testing.T) {
+	t.Parallel()
+	server, first, second := newIdentity(t, "server"), newAuthority(t), newAuthority(t)
+	client := first.issue(t, pkix.Name{CommonName: "client"})
+	tokens := &reloading{reload: func() {}}
+	s := &tlsServer{testUpgrader: startUpgrader(t, Config{URL: "wss://127.0.0.1:0", TLS: TLSConfig{server.certFile, server.keyFile, first.file}, Auth: AuthConfig{Other: tokens}}, nil)}
+	for _, want := range []int{http.StatusSwitchingProtocols, http.StatusUnauthorized} {
+		conn, err := s.connect(server, &client, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, bearer("tok")); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("status %d, want %d", answer.StatusCode, want)
+		}
+		tokens.reload = func() {
+			if changed, err := s.l.ReloadCertificates(TLSConfig{server.certFile, server.keyFile, second.file}); !changed || err != nil {
+				t.Errorf("changed: %v, %v", changed, err)
+			}
+		}
 	}
 }
