@@ -9,14 +9,14 @@ import (
 
 // record adds what is known of a session to an event, and records it.
 func (s *Server) record(of *session.Session, e audit.Event) {
-	e.Principal, e.Session, e.Client, e.Label = of.Principal, of.Public, of.Client, of.Label
+	e.Principal, e.Session, e.Client, e.Label = of.OwnedBy(), of.Public, of.Client, of.Label
 	s.audit.Record(e)
 }
 
 // record is record for what the client of a connection asks for.
 func (c *conn) record(of *session.Session, e audit.Event) {
 	e.Peer = c.origin.Client.Peer
-	if by := c.origin.Client.Principal; by != of.Principal {
+	if by := c.origin.Client.Principal; by != of.OwnedBy() {
 		e.By = by
 	}
 	c.server.record(of, e)

@@ -21,7 +21,8 @@ type Owner struct {
 // lostPrincipal owns the sessions whose owners are unknown because a part of the journal is lost. No client has this principal.
 const lostPrincipal = "\x00"
 
-func (s *Session) principal() string {
+// OwnedBy is the principal that owns the session now.
+func (s *Session) OwnedBy() string {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	return s.Principal

@@ -346,7 +346,7 @@ func closeAll(files map[proc.Which]*os.File) {
 func (p *restoredProcess) adoptLeftovers() {
 	process := &Process{session: p.session, record: p.record()}
 	closeAll(p.launcher)
-	child, err := p.table.config.Launch.Procs.Adopt(p.table.ctx, proc.Adoption{Spec: proc.Spec{Slot: p.slot, Owner: p.session.principal()}, Files: p.files, Closed: true})
+	child, err := p.table.config.Launch.Procs.Adopt(p.table.ctx, proc.Adoption{Spec: proc.Spec{Slot: p.slot, Owner: p.session.OwnedBy()}, Files: p.files, Closed: true})
 	if err != nil {
 		process.discard(nil)
 		return

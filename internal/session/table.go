@@ -190,7 +190,7 @@ func (t *Table) List(r Rights) []wire.SessionInfo {
 	list := []wire.SessionInfo{}
 	for _, s := range t.Of(r) {
 		info := s.info()
-		if p := s.principal(); r.Admin && p != lostPrincipal {
+		if p := s.OwnedBy(); r.Admin && p != lostPrincipal {
 			info.Principal = p
 		}
 		list = append(list, info)
