@@ -23,7 +23,8 @@ func (r *request) reload(*wire.NoParams) (wire.ReloadResult, error) {
 }
 
 // SetLimits changes the limits that a running server can change: those of each command and of the output of processes, and the times to live of
-// sessions. Commands and sessions that exist keep theirs. If c is not possible, nothing changes.
+// sessions. Commands and sessions that exist keep theirs. None has a default. If they are not
+// possible, nothing changes.
 func (s *Server) SetLimits(other *Config) (changed bool, err error) {
 	c := s.config
 	c.TakeLimits(other)
@@ -33,7 +34,6 @@ func (s *Server) SetLimits(other *Config) (changed bool, err error) {
 	if err := c.checkLimits(s.procs); err != nil {
 		return false, err
 	}
-	c = c.WithDefaults()
 	next := c.limits()
 	s.limiting.Lock()
 	defer s.limiting.Unlock()

@@ -36,7 +36,7 @@ func TestSetLimits(t *testing.T) {
 		}
 	}
 	next := server.Config{SessionTTL: 2 * time.Minute, SessionTTLMax: time.Hour, Retain: 1 << 20, SpoolLimit: 1 << 20, SpoolTotal: 1 << 20}
-	set(server.Config{SessionTTL: time.Minute}, false)
+	set(server.Config{SessionTTL: time.Minute}.WithDefaults(), false)
 	set(next, true)
 	set(next, false)
 	for _, bad := range []server.Config{{SessionTTL: time.Hour, SessionTTLMax: time.Minute}, {SessionTTL: time.Hour, Retain: -1}} {
