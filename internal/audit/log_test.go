@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tetherexec/tether/internal/linequeue"
 )
 
 // A paper is a target that can be made to fail.
@@ -56,9 +58,7 @@ func (p *paper) events(t *testing.T) (list []Event) {
 
 // on returns a Log that writes on p.
 func on(p *paper, strict bool) *Log {
-	l := &Log{config: Config{Strict: strict, Log: slog.New(slog.DiscardHandler)}, target: p, ended: make(chan struct{}), more: make(chan struct{}, 1)}
-	go l.write() // Close waits for it
-	return l
+	return newLog(Config{Strict: strict, Log: slog.New(slog.DiscardHandler)}, p)
 }
 
 func TestLinesAreInOrder(t *testing.T) {
@@ -95,7 +95,7 @@ func TestDroppedLinesAreCounted(t *testing.T) {
 			t.Errorf("%d dropped, %v", l.Dropped(), l.Ready())
 		}
 		p.become(nil)
-		time.Sleep(retryTime)
+		time.Sleep(linequeue.RetryTime)
 		synctest.Wait()
 		l.Record(Event{Event: ProcessStarted, Process: "later"})
 		if err := l.Close(); err != nil {
@@ -123,7 +123,7 @@ func TestStrictLog(t *testing.T) {
 			t.Errorf("while the disk is full: %v", err)
 		}
 		p.become(nil)
-		time.Sleep(retryTime)
+		time.Sleep(linequeue.RetryTime)
 		synctest.Wait()
 		if err := l.Ready(); err != nil || len(p.events(t)) != 1 {
 			t.Errorf("when there is room again: %v, %d lines", err, len(p.events(t)))
@@ -143,7 +143,7 @@ func TestCloseGivesUp(t *testing.T) {
 		l.Record(Event{Event: ProcessStarted})
 		synctest.Wait()
 		began := time.Now()
-		if err := l.Close(); err != nil || time.Since(began) >= retryTime {
+		if err := l.Close(); err != nil || time.Since(began) >= linequeue.RetryTime {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
