@@ -63,6 +63,7 @@ type Message struct {
 	Params RawValue // nil when absent
 	Result RawValue // responses
 	Err    *Error   // errors
+	Trace  *Trace   // requests; nil: none, or one that is invalid
 }
 
 // Parse reads one message. It checks the whole text, parameters and results
@@ -161,7 +162,7 @@ func (e *envelope) message() (m Message, err error) {
 		case member.kind == memberError && m.Kind == KindError:
 			m.Err, err = parseError(raw)
 		case member.kind == memberTrace && m.Kind == KindRequest:
-			err = Decode(raw, new(*traceContext))
+			m.Trace, err = parseTrace(raw)
 		}
 		if err != nil {
 			return Message{}, err
@@ -176,10 +177,22 @@ func (e *envelope) message() (m Message, err error) {
 	return m, nil
 }
 
-// traceContext may come with a request; nothing depends on it.
+// traceContext is the trace member of a request.
 type traceContext struct {
 	Traceparent *string `json:"traceparent"`
 	Tracestate  *string `json:"tracestate"`
+}
+
+func parseTrace(raw []byte) (*Trace, error) {
+	var c *traceContext
+	if err := Decode(raw, &c); err != nil || c == nil || c.Traceparent == nil {
+		return nil, err
+	}
+	state := ""
+	if c.Tracestate != nil {
+		state = *c.Tracestate
+	}
+	return ParseTrace(*c.Traceparent, state), nil
 }
 
 var errBadID = errors.New("data did not match any variant of untagged enum RequestId")

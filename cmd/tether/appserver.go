@@ -59,12 +59,13 @@ func newAppServer(args []string, stdin, stdout *os.File) *cobra.Command {
 			if done, err := flags.file.done(stdout); done || err != nil {
 				return err
 			}
+			defer flags.log.close()
 			a := appServing{
 				cfg:    appserver.Config{Version: versionText(), Subreaper: true, Log: flags.log.open(stderr)},
 				listen: listenCfg, reload: r, stdin: stdin, stdout: stdout, stderr: stderr,
 			}
 			s := keepable{
-				listen: listenCfg, flags: flags.keeper, log: a.cfg.Log, logFormat: flags.log.format.value, reload: r, killOrphans: true,
+				listen: listenCfg, flags: flags.keeper, log: a.cfg.Log, logJSON: flags.log.json(stderr), reload: r, killOrphans: true,
 				state:    func(socket *os.File) (*worker.State, error) { return worker.NewListener(socket), nil },
 				announce: a.announce, alone: a.alone, kept: a.kept,
 			}

@@ -64,7 +64,7 @@ func (r *consoleRequest) run(ctx context.Context, cmd *cobra.Command) error {
 	}); err != nil {
 		return err
 	}
-	log := newLog(cmd.ErrOrStderr(), slog.LevelWarn, "text")
+	log := slog.New(newLogForm(slog.LevelWarn, false)(cmd.ErrOrStderr()))
 	if server.command != nil {
 		return r.servePages(ctx, cmd, server, code.ReadOnly, log)
 	}

@@ -269,6 +269,6 @@ func TestErrorsBeginWithTether(t *testing.T) {
 	b.wantStderr(exitError, "tether: warning: `--enable` has no effect: tether has no Codex features\ntether: `--session-ttl` 25h0m0s is more than `--session-ttl-max` 24h0m0s\n", "serve", "--enable", "x", "--session-ttl", "25h")
 	long := "/" + strings.Repeat("x", 300)
 	b.wantStderr(exitError, "tether: open state directory: lstat "+long+": file name too long; name a directory of your own with XDG_STATE_HOME or `--state-dir`\n",
-		"serve", "--state-dir", long)
+		"serve", "--state-dir", long, "--log-level", "error")
 	b.wantStderr(exitRefused, "tether: --cwd missing: no such file or directory\n", "sandbox", "run", "--cwd", "missing", "true")
 }

@@ -80,7 +80,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Errorf("flags and zero values disagree:\ngot  %+v\nwant %+v", listenCfg, want)
 	}
 	want := server.Config{Subreaper: true, OwnGroup: true}.WithDefaults()
-	got.Log, want.Log, want.Audit.Log, want.Version = nil, nil, nil, got.Version
+	got.Log, got.LogDropped, want.Log, want.Audit.Log, want.Version = nil, nil, nil, nil, got.Version
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("flags and zero values disagree:\ngot  %+v\nwant %+v", got, want)
 	}

@@ -313,7 +313,7 @@ func TestFleetRefusals(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	tethertest.Eventually(t, func() error {
-		if log := own.stderr.String(); !strings.Contains(log, "level=ERROR msg=\"this server is not in the fleet") {
+		if log := own.stderr.String(); !strings.Contains(log, `"level":"ERROR","msg":"this server is not in the fleet`) {
 			return errors.New(log)
 		}
 		return nil

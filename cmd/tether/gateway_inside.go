@@ -54,6 +54,7 @@ func (f *gatewayFlags) run(cmd *cobra.Command, stdout *os.File) error {
 	}
 	defer l.Close()
 	log := f.log.open(stderr)
+	defer f.log.close()
 	conn, err := connect(ctx, f.bus.config(roleGateway, log))
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ import (
 // run runs a hub until a signal ends it.
 func (f *hubFlags) run(ctx context.Context, stdout *os.File, stderr io.Writer) error {
 	prepareRelay()
+	defer f.log.close()
 	cfg, err := f.config(stderr)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ type joinFlags struct {
 }
 
 func (f *joinFlags) define(fs *pflag.FlagSet) {
-	fs.StringVar(&f.url, "join", "", "`URL` of the hub of a fleet, as for `tether gateway --nats`: clients\nof the fleet get sessions here as well. The default of --log-level is\nwarn then")
+	fs.StringVar(&f.url, "join", "", "`URL` of the hub of a fleet, as for `tether gateway --nats`: clients\nof the fleet get sessions here as well")
 	fs.StringVar(&f.creds, "creds", "", "`FILE` with the credentials of this host, made by `tether hub add-host`")
 	fs.StringVar(&f.ca, "nats-ca", "", "`FILE` of certificates (PEM) to trust for the hub, instead of those of\nthis machine")
 	fs.StringVar(&f.name, "name", "", "`NAME` of this host in the fleet; its credentials have it\n(default: that, or the name of this machine)")

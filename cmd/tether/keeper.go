@@ -57,21 +57,21 @@ func (f *keeperFlags) check() error {
 }
 
 // config is the part of the keeper's settings that flags and the environment decide.
-func (f *keeperFlags) config(logFormat string) keep.Config {
+func (f *keeperFlags) config(logJSON bool) keep.Config {
 	args, _ := ownArguments(os.Args[1:]) // run has checked the version, and the next worker may have another one
 	if f.file != nil {
 		args = f.file.arguments(args)
 	}
-	return keep.Config{Args: args, LogJSON: logFormat == "json", Beat: time.Duration(f.frozen), Hasty: os.Getenv(hastyVariable) != ""}
+	return keep.Config{Args: args, LogJSON: logJSON, Beat: time.Duration(f.frozen), Hasty: os.Getenv(hastyVariable) != ""}
 }
 
 // A keepable server can run below a keeper.
 type keepable struct {
-	listen    listen.Config
-	flags     keeperFlags
-	log       *slog.Logger
-	logFormat string
-	reload    *reloader
+	listen  listen.Config
+	flags   keeperFlags
+	log     *slog.Logger
+	logJSON bool // see keep.Config
+	reload  *reloader
 
 	check    func() error                                            // finds settings with which no worker could serve; nil: there are none
 	state    func(socket *os.File) (*worker.State, error)            // makes what its workers share
@@ -109,7 +109,7 @@ func (k *keepable) serve(ctx context.Context) error {
 // server runs in this process.
 func (k *keepable) keep(ctx context.Context) error {
 	crash.Worker(0)
-	keeper := k.flags.config(k.logFormat)
+	keeper := k.flags.config(k.logJSON)
 	keeper.KillOrphans = k.killOrphans
 	if err := prepareServer(); err != nil {
 		return err

@@ -55,6 +55,12 @@ type listenFlags struct {
 	auth authFlags
 }
 
+// isStdio reports whether the server has only one client, on standard input and output.
+func (f *listenFlags) isStdio() bool {
+	endpoint, err := listen.ParseURL(f.cfg.URL)
+	return err == nil && endpoint.Transport == listen.Stdio
+}
+
 // define adds the flags, except --listen.
 func (f *listenFlags) define(fs *pflag.FlagSet) {
 	cfg := &f.cfg

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"os"
 	"runtime"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/internal/console"
 	"github.com/tetherexec/tether/internal/listen"
@@ -83,7 +81,8 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 				return err
 			}
 			listenCfg, cfg := set.listen, set.server
-			cfg.Log = flags.log.open(cmd.ErrOrStderr())
+			cfg.Log, cfg.LogDropped = flags.log.open(cmd.ErrOrStderr()), flags.log.dropped
+			defer flags.log.close()
 			r := newReloader(cmd, "serve", args, &flags, &flags.log, func() reloadable { return new(serveFlags) })
 			if done, err := flags.file.done(stdout); done || err != nil {
 				return err
@@ -93,7 +92,7 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 				return err
 			}
 			s := keepable{
-				listen: listenCfg, flags: flags.keeper, log: cfg.Log, logFormat: flags.log.format.value, reload: r,
+				listen: listenCfg, flags: flags.keeper, log: cfg.Log, logJSON: flags.log.json(cmd.ErrOrStderr()), reload: r,
 				check:    func() error { return errors.Join(cfg.CheckLimits(), cfg.Audit.Check()) },
 				state:    func(socket *os.File) (*worker.State, error) { return worker.NewState(cfg, socket) },
 				announce: func(l *listen.Listener) error { return printURL(stdout, l) },
@@ -104,7 +103,11 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 					return newKept(k, cfg, join, events, cmd.ErrOrStderr())
 				},
 				durable: cfg.Durable,
-				desert:  func() { desert(cfg) },
+				desert: func() {
+					desert(cfg)
+					flags.log.close()
+					os.Exit(exitRefused)
+				},
 			}
 			return s.serve(cmd.Context())
 		},
@@ -153,7 +156,8 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	f.limits.define(fs)
 
 	f.join.define(fs)
-	f.log.define(fs, "error")
+	f.log.define(fs, "info")
+	fs.Lookup("log-level").Usage += ";\nwith --listen stdio the default is error"
 	f.audit.define(fs)
 	f.reference = addReferenceFlags(fs)
 	onlyOnce(fs)
@@ -178,8 +182,8 @@ func (f *serveFlags) settings(stderr io.Writer) (*serverSettings, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.join.url != "" && !f.log.fs.Changed("log-level") {
-		f.log.level.value = "warn"
+	if f.listen.isStdio() && !f.log.fs.Changed("log-level") {
+		f.log.level.value = "error" // the client shows standard error to its user
 	}
 	for _, warning := range warnings {
 		printLine(stderr, "warning: "+warning)
@@ -221,51 +225,13 @@ const (
 	durableProcess = "process"
 )
 
-// desert ends a durable server whose keeper has died: nothing that it has recorded changes, and its commands are ended.
+// desert ends the commands of a durable server whose keeper has died. Nothing that it has recorded changes.
 func desert(cfg server.Config) {
 	dir, err := cfg.SharedState()
 	if err == nil {
 		err = statedir.Desert(dir)
 	}
 	cfg.Log.Error("the keeper has died, and silent commands may run until the next server is started", "err", err)
-	os.Exit(exitRefused)
-}
-
-// logFlags say what is logged on standard error.
-type logFlags struct {
-	level, format choice
-	fs            *pflag.FlagSet
-	min           slog.LevelVar // of the log that open has returned; it may be changed
-}
-
-func (f *logFlags) define(fs *pflag.FlagSet, level string) {
-	f.fs = fs
-	f.level = choice{level, "LEVEL", []string{"error", "warn", "info", "debug"}}
-	f.format = choice{"text", "FORMAT", []string{"text", "json"}}
-	fs.Var(&f.level, "log-level", "what to log on standard error: error, warn, info or debug, and all\nthat is more severe")
-	fs.Var(&f.format, "log-format", "form of the log: text or json")
-	group(fs, "Logging", "log-level", "log-format")
-}
-
-func (f *logFlags) open(stderr io.Writer) *slog.Logger {
-	f.min.Set(f.minimum())
-	return newLog(stderr, &f.min, f.format.value)
-}
-
-// minimum is the least level that is logged.
-func (f *logFlags) minimum() (min slog.Level) {
-	if err := min.UnmarshalText([]byte(f.level.value)); err != nil {
-		panic(err) // the flag has checked it
-	}
-	return min
-}
-
-func newLog(w io.Writer, min slog.Leveler, format string) *slog.Logger {
-	options := &slog.HandlerOptions{Level: min}
-	if format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
 }
 
 // unmapDelay is how long after its start a server unmaps the pages of its program. Starting

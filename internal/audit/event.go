@@ -48,6 +48,7 @@ type Event struct {
 	Session   string `json:"session,omitempty"`   // public id
 	Client    string `json:"client,omitempty"`    // the name that the client has given itself
 	Label     string `json:"label,omitempty"`     // and its name for the session
+	Trace     string `json:"trace,omitempty"`     // of the request: the id of its W3C trace
 
 	Process string   `json:"process,omitempty"`
 	Argv    []string `json:"argv,omitempty"` // bounded: see MaxArgv
@@ -65,6 +66,7 @@ type Event struct {
 	Host    string      `json:"host,omitempty"`
 	Port    uint16      `json:"port,omitempty"`
 	Verdict string      `json:"verdict,omitempty"` // allow, deny or ask
+	Source  string      `json:"source,omitempty"`  // which part has decided: see netpolicy.Source
 	Reason  string      `json:"reason,omitempty"`
 	Count   uint64      `json:"count,omitempty"` // of lines that were dropped
 }

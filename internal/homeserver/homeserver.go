@@ -173,7 +173,7 @@ func (o *Options) spawn(stdout, log *os.File) (*os.Process, error) {
 		return nil, err
 	}
 	defer null.Close()
-	argv := []string{o.Program, "serve", "--listen", "unix://" + o.Socket, "--idle-exit", o.IdleExit.String(), "--log-level", "warn", "--config-file="}
+	argv := []string{o.Program, "serve", "--listen", "unix://" + o.Socket, "--idle-exit", o.IdleExit.String(), "--log-level", "warn", "--log-format", "text", "--config-file="}
 	return os.StartProcess(o.Program, argv, &os.ProcAttr{
 		Dir: homeDir(), Env: withoutLogin(o.Env), Files: []*os.File{null, stdout, log}, Sys: detached(),
 	})

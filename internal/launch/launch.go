@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tetherexec/tether/internal/arena"
 	"github.com/tetherexec/tether/internal/confine"
@@ -90,9 +92,13 @@ type Command struct {
 	rules    *netpolicy.Rules // of its network proxy; nil: no proxy requested
 	snapshot *shellsnap.Want  // nil: no snapshot requested
 
+	Trace *Trace // nil: none. It is set before Start.
+
 	// Exited is called once when the command has exited and it is known whether its sandbox was the cause; nil: it is not called. It
 	// must return at once.
 	Exited func(code int)
+
+	setUp [2]time.Time // when its sandbox began to be made, and when the program was executed in it
 
 	limits     proc.Limits // set by checkLimits
 	bestEffort bool
@@ -171,6 +177,7 @@ func (l *Launcher) spec(c *Command) proc.Spec {
 		Owner: l.owner.Principal, Exited: c.Exited,
 		TTY: c.params.TTY, PipeStdin: c.params.PipeStdin, OneStream: c.params.OneStream != nil && *c.params.OneStream,
 	}
+	spec.Env = c.traced(spec.Env)
 	if spec.TTY {
 		spec.Env = environ.WithShell(spec.Env, l.config.Shell)
 	}
@@ -178,6 +185,49 @@ func (l *Launcher) spec(c *Command) proc.Spec {
 		spec.Rows, spec.Cols = size.Rows, size.Cols
 	}
 	return spec
+}
+
+// A Trace is the trace that a command belongs to.
+type Trace struct {
+	wire.Trace      // as the environment of the command names it
+	Life       Life // the span of the command's life; nil: it is not recorded
+}
+
+// A Life is a span that ends with a command.
+type Life interface {
+	End(session, process, program, kind string, code int)
+}
+
+// The variables that tell a command its trace.
+const (
+	traceparentVariable = "TRACEPARENT"
+	tracestateVariable  = "TRACESTATE"
+)
+
+func isTrace(name string) bool { return name == traceparentVariable || name == tracestateVariable }
+
+// traced adds the command's trace to its environment, unless the client has set one of the variables.
+func (c *Command) traced(env []string) []string {
+	if c.Trace == nil || setsTrace(c.params.Env) || c.params.EnvPolicy != nil && setsTrace(c.params.EnvPolicy.Set) {
+		return env
+	}
+	kept := env[:0]
+	for _, entry := range env {
+		if name, _, _ := strings.Cut(entry, "="); !isTrace(name) { // the trace of the server
+			kept = append(kept, entry)
+		}
+	}
+	kept = append(kept, traceparentVariable+"="+c.Trace.Parent())
+	if c.Trace.State != "" {
+		kept = append(kept, tracestateVariable+"="+c.Trace.State)
+	}
+	return kept
+}
+
+func setsTrace(vars map[string]string) bool {
+	_, parent := vars[traceparentVariable]
+	_, state := vars[tracestateVariable]
+	return parent || state
 }
 
 // A start holds the state of a start in progress.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/outlog"
@@ -60,6 +61,7 @@ func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc
 			request.Gate = n.gate
 		}
 	}
+	began := time.Now()
 	child, _, err := s.launcher.config.Confiner.Start(ctx, request, func(prepared *confine.Prepared) proc.Sink {
 		switch {
 		case sink != nil:
@@ -72,6 +74,9 @@ func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc
 		s.command.bound.Store(&boundPolicy{policy: prepared.Policy})
 		return &judgedLog{Log: s.log, command: s.command, logger: s.launcher.log}
 	})
+	if sink == nil {
+		s.command.setUp = [2]time.Time{began, time.Now()}
+	}
 	return child, err
 }
 
@@ -87,6 +92,9 @@ func (s *start) recordPolicy(p *sandbox.Policy) {
 
 // Confined reports whether a command that was started has a sandbox with something to enforce.
 func (c *Command) Confined() bool { return confined(c.params) && !c.unconfined }
+
+// SetUp is when the sandbox of a command that was started began to be made, and when the program was executed in it; zero: it has none.
+func (c *Command) SetUp() (begin, end time.Time) { return c.setUp[0], c.setUp[1] }
 
 // NetworkType says what a command's network is: that of the machine, one with a proxy that checks hosts, or one that leads to the proxies of
 // its client.

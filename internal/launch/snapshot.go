@@ -34,6 +34,7 @@ func (s *start) loginShell() *shellsnap.Shell {
 	spec := s.spec
 	spec.Arg0, spec.TTY, spec.PipeStdin = nil, false, false
 	spec.OneStream = false // the state is read from standard output alone
+	spec.Exited = nil      // the command itself exits later
 	return &shellsnap.Shell{
 		Kind: s.command.snapshot.Kind, Path: s.command.snapshot.Path, Env: spec.Env,
 		Start: func(ctx context.Context, argv []string, sink proc.Sink) (*proc.Process, error) {

@@ -14,6 +14,7 @@ import (
 // A Client says which client a connection belongs to.
 type Client struct {
 	Peer string // its name for the log
+	Via  string // how its connection has come: a value of the label listener
 
 	// Principal tells clients apart: the claim "sub" of a signed token, or the subject of a certificate that the listener has
 	// verified ("cert:CN=build"). It is empty for clients that are not told apart: those without authentication, with a

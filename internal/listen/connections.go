@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/tetherexec/tether/internal/loglimit"
 	"github.com/tetherexec/tether/internal/rpc"
 )
 
@@ -18,6 +19,8 @@ type Connections struct {
 	serving context.Context // ends with the connections; its cause is a *rpc.CloseError
 	stop    context.CancelCauseFunc
 	counts  counts
+
+	refusals loglimit.Limit // of connections above the limit
 
 	serves sync.WaitGroup // grows only under mu, and before closed
 
@@ -37,7 +40,7 @@ func NewConnections(limit int, idle *Idle, log *slog.Logger) *Connections {
 // Serve calls serve with a connection that has come through a gateway, and returns when it has returned. If the connection cannot be served, its client is told why instead.
 // The context of serve ends with a *rpc.CloseError as its cause when the connections end.
 func (c *Connections) Serve(stream *rpc.WebSocket, serve func(context.Context)) {
-	c.begin(stream, viaFleet, serve)()
+	c.begin(stream, ViaFleet, serve)()
 }
 
 // begin counts a connection. The function that it returns must be called: it serves the connection, or refuses it.
@@ -60,7 +63,9 @@ func (c *Connections) begin(stream *rpc.WebSocket, via string, serve func(contex
 	return func() {
 		defer c.end()
 		if full {
-			c.log.Warn("too many connections", "limit", c.limit)
+			if dropped, ok := c.refusals.Next(); ok {
+				c.log.Warn("too many connections", "limit", c.limit, "unlogged", dropped)
+			}
 			refuseConnection(stream, &rpc.CloseError{Code: rpc.CloseTryAgain, Reason: fmt.Sprintf("limit reached: %d connections", c.limit)}, c.log)
 			return
 		}

@@ -20,7 +20,7 @@ const (
 	viaUnix      = "unix"
 	viaConsole   = "console"   // a browser, through any listener
 	viaInProcess = "inProcess" // the program of which the server is a part
-	viaFleet     = "fleet"     // a gateway
+	ViaFleet     = "fleet"     // a gateway
 )
 
 // What becomes of connections: the label outcome.
@@ -59,7 +59,7 @@ func (c *Connections) Measure(set *metrics.Set) {
 	}
 	set.Gauge("tether_connections", "Connections that are open.", func() float64 { return float64(c.Open()) })
 	c.counts.connections = set.Counter("tether_connections_total", "Connections that clients have asked for, by listener and outcome.",
-		metrics.Label{Name: "listener", Values: []string{viaWS, viaWSS, viaUnix, viaConsole, viaInProcess, viaFleet}},
+		metrics.Label{Name: "listener", Values: []string{viaWS, viaWSS, viaUnix, viaConsole, viaInProcess, ViaFleet}},
 		metrics.Label{Name: "outcome", Values: []string{served, tooMany, stopping, refused, malformed}})
 	c.counts.refusals = set.Counter("tether_refusals_total", "Clients that may not connect, by reason.", metrics.Label{Name: "reason", Values: reasons})
 	c.counts.reloads = set.Counter("tether_reloads_total", "Settings that were read again, by kind and outcome.",

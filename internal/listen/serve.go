@@ -57,6 +57,7 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 		if client.Browser {
 			via = viaConsole
 		}
+		client.Via = via
 		go conns.begin(stream, via, func(serving context.Context) { h.Serve(serving, stream, client) })() // ends with the connection; Stop waits for it
 	}
 	l.access.mu.Lock()

@@ -30,6 +30,9 @@ type liveness struct {
 	acked   atomic.Uint64 // acknowledged bytes at the last lookup
 	ackedAt moment        // when that number last changed
 
+	writes uint64        // writer.writes at the last tick
+	stuck  atomic.Uint64 // the write that had not returned between two ticks; 0: none
+
 	// See Signs.
 	reading                          atomic.Bool
 	messages, answers, pong, reports atomic.Uint64
@@ -73,12 +76,30 @@ func (c *Conn) control(kind Control, payload []byte) {
 // tick notes progress and sends a ping.
 func (c *Conn) tick() {
 	c.liveness.noteProgress()
+	c.noteWrites()
 	c.timers.mu.Lock()
 	defer c.timers.mu.Unlock()
 	if c.timers.closer == nil { // the connection is not ending
 		c.Ping()
 		c.timers.pinger.Reset(pingInterval)
 	}
+}
+
+// noteWrites notes whether the peer has taken nothing since the last tick. Only tick calls it.
+func (c *Conn) noteWrites() {
+	now := c.writer.writes.Load()
+	stuck := uint64(0)
+	if now%2 == 1 && now == c.liveness.writes {
+		stuck = now
+	}
+	c.liveness.writes = now
+	c.liveness.stuck.Store(stuck)
+}
+
+// Slow reports whether the peer keeps a message waiting that it has not taken for 10 to 20 s.
+func (c *Conn) Slow() bool {
+	stuck := c.liveness.stuck.Load()
+	return stuck != 0 && stuck == c.writer.writes.Load()
 }
 
 // Ping asks the peer for a sign of life, if the stream has pings. When the peer has

@@ -167,3 +167,25 @@ func TestWaitingCalls(t *testing.T) {
 		}
 	})
 }
+
+// A peer that takes nothing between two pings is slow, until it takes something.
+func TestSlowPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pipePair(t)
+		c := serve(t, NewWebSocket(a, nil), echo)
+		client := newPeer(t, b)
+		time.Sleep(15 * time.Second) // the first ping waits for the peer
+		if c.Slow() {
+			t.Error("a peer that has kept one ping waiting for 5 s is slow")
+		}
+		time.Sleep(20 * time.Second)
+		if !c.Slow() {
+			t.Error("a peer that has kept a ping waiting for 25 s is not slow")
+		}
+		client.ping()
+		synctest.Wait()
+		if c.Slow() {
+			t.Error("a peer that has taken everything is slow")
+		}
+	})
+}

@@ -47,7 +47,7 @@ func (c *Conn) receive(data []byte, charge int64) error {
 	case err != nil:
 		return c.malformed(data, charge, err)
 	case msg.Kind == wire.KindRequest:
-		r := &Request{ID: msg.ID, Method: msg.Method, Params: msg.Params, conn: c, size: len(data), charge: charge}
+		r := &Request{ID: msg.ID, Method: msg.Method, Params: msg.Params, Trace: msg.Trace, conn: c, size: len(data), charge: charge}
 		in, ending := c.admit(r)
 		if in {
 			c.config.Handler.Request(r)

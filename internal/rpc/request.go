@@ -7,6 +7,7 @@ type Request struct {
 	ID     wire.ID
 	Method string
 	Params wire.RawValue
+	Trace  *wire.Trace // nil: none
 
 	conn   *Conn
 	size   int

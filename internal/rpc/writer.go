@@ -3,6 +3,7 @@ package rpc
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetherexec/tether/internal/wake"
@@ -19,6 +20,8 @@ type writer struct {
 	close       func(error)              // ends the connection
 	wake        wake.Signal              // there is something to write
 	queue       sendQueue
+
+	writes atomic.Uint64 // that have begun or returned: odd while the writing goroutine waits for the stream
 
 	out    sync.Mutex // held by the goroutine that writes
 	rest   *Batch     // the part of a batch that tryWriteNow could not write; it is written next
@@ -220,6 +223,8 @@ func (w *writer) appendControl(b []byte, due controlFrames) []byte {
 
 // write writes a batch.
 func (w *writer) write(b *Batch) error {
+	w.writes.Add(1)
+	defer w.writes.Add(1)
 	if len(b.buf) > 0 {
 		if err := w.stream.Write(b.buf); err != nil {
 			return err

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"github.com/tetherexec/tether/internal/audit"
 	"github.com/tetherexec/tether/internal/schedule"
 	"github.com/tetherexec/tether/internal/session"
@@ -22,9 +24,27 @@ func (c *conn) record(of *session.Session, e audit.Event) {
 	c.server.record(of, e)
 }
 
-// recordStart records a start that was asked for by a client. A start that the client has asked for again is recorded once.
-func (r *request) recordStart(p *wire.StartParams, process *session.Process, err error) {
-	if r.conn.server.audit == nil || err == nil && process.StartRecorded() {
+// record is conn.record, with the trace of the request.
+func (r *request) record(of *session.Session, e audit.Event) {
+	e.Trace = traceID(r.Trace)
+	r.conn.record(of, e)
+}
+
+// traceID returns the id of a trace; "": there is none.
+func traceID(t *wire.Trace) string {
+	if t == nil {
+		return ""
+	}
+	return t.ID
+}
+
+// recordStart records and logs a start that was asked for by a client. A start that the client has asked for again is recorded once.
+func (r *request) recordStart(p *wire.StartParams, process *session.Process, began time.Time, err error) {
+	if err == nil && process.StartRecorded() {
+		return
+	}
+	r.logStart(p, process, began, err)
+	if r.conn.server.audit == nil {
 		return
 	}
 	cwd, _ := p.Cwd.Native() // "" if it is invalid, which the reason says
@@ -34,14 +54,15 @@ func (r *request) recordStart(p *wire.StartParams, process *session.Process, err
 	} else {
 		e.Sandbox, e.Network = process.Command.SandboxType(), process.Command.NetworkType()
 	}
-	r.conn.record(r.attachment.Session, e)
+	r.record(r.attachment.Session, e)
 }
 
 // auditedExit records the exit of a process.
-func (s *Server) auditedExit(p *session.Process, code int) {
+func (s *Server) auditedExit(p *session.Process, code int, kind string) {
 	if s.audit != nil {
 		s.record(p.Owner(), audit.Event{
-			Event: audit.ProcessExited, Process: p.ID, Code: &code, Kind: p.ExitKind(code), Denied: p.Command.Denial().Denied, Usage: p.Usage(),
+			Event: audit.ProcessExited, Process: p.ID, Code: &code, Kind: kind, Denied: p.Command.Denial().Denied, Usage: p.Usage(),
+			Trace: p.TraceID(),
 		})
 	}
 }
@@ -65,16 +86,16 @@ func (s *Server) audited(uses []schedule.PathUse, params any) (changes []string)
 // recordChange records a request that has changed files.
 func (r *request) recordChange() {
 	if len(r.changed) > 0 && r.conn.server.audit != nil {
-		r.conn.record(r.attachment.Session, audit.Event{Event: audit.FileChanged, Method: r.Method, Paths: r.changed})
+		r.record(r.attachment.Session, audit.Event{Event: audit.FileChanged, Method: r.Method, Paths: r.changed})
 	}
 }
 
 // recordSignal records that a client has sent a signal to a process of a session, or has asked it to end.
 func (r *request) recordSignal(of *session.Session, process, signal string) {
-	r.conn.record(of, audit.Event{Event: audit.ProcessSignalled, Process: process, Signal: signal, Method: r.Method})
+	r.record(of, audit.Event{Event: audit.ProcessSignalled, Process: process, Signal: signal, Method: r.Method})
 }
 
 // recordDecision records a decision about a host.
 func (s *Server) recordDecision(of *session.Session, d wire.NetworkDecision) {
-	s.record(of, audit.Event{Event: audit.NetworkDecided, Process: d.ProcessID, Host: d.Host, Port: d.Port, Verdict: d.Decision, Reason: d.Reason})
+	s.record(of, audit.Event{Event: audit.NetworkDecided, Process: d.ProcessID, Host: d.Host, Port: d.Port, Verdict: d.Decision, Source: d.Source, Reason: d.Reason})
 }

@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -56,6 +58,11 @@ func TestAuditLog(t *testing.T) {
 	file := "file://" + dir + "/f"
 	c.Call("fs/writeFile", map[string]any{"path": file, "dataBase64": "aGlkZGVuIHZhbHVl"})
 	c.Call("fs/readFile", map[string]any{"path": file})
+	sum := sha256.Sum256(nil)
+	c.Must("tether/upload/open", map[string]any{"uploadId": "u", "path": "file://" + dir + "/uploaded", "size": 0}, nil)
+	for range 2 { // it is recorded once
+		c.Must("tether/upload/commit", map[string]any{"uploadId": "u", "sha256": hex.EncodeToString(sum[:])}, nil)
+	}
 	c.Call("fs/remove", map[string]any{"path": "file://" + dir + "/none", "recursive": false, "force": false})
 	again := tethertest.Shell("r", "exec sleep 1000", map[string]any{"retry": true})
 	c.Start(again)
@@ -70,6 +77,7 @@ func TestAuditLog(t *testing.T) {
 		"process.exited p success 0 true",
 		"process.refused q",
 		"file.changed fs/writeFile " + dir + "/f",
+		"file.changed tether/upload/commit " + dir + "/uploaded",
 		"process.started r none machine /bin/sh -c exec sleep 1000",
 		"process.signalled r TERM process/terminate",
 		"process.exited r terminated 143 true",

@@ -73,7 +73,10 @@ type Config struct {
 	Reload func() wire.ReloadResult
 
 	Audit audit.Config // without a target, nothing is recorded
+	Spans Tracer       // nil: there are no spans
 	Log   *slog.Logger // nil: nothing is logged
+
+	LogDropped func() uint64 // how many lines Log has lost; nil: none
 }
 
 // Validate checks that the settings are possible and fit each other. It touches

@@ -29,6 +29,7 @@ type conn struct {
 	stream    rpc.Stream
 	scheduler schedule.Scheduler
 	log       *slog.Logger
+	began     time.Time
 
 	handshake    handshake
 	pushes       outputPushes
@@ -49,7 +50,7 @@ type conn struct {
 // serve runs a connection until it ends. It reports whether the client's session is over.
 func (s *Server) serve(ctx context.Context, stream rpc.Stream, from Origin, parsePrefix string) (sessionOver bool) {
 	c := &conn{
-		server: s, origin: from, stream: stream, log: s.log.With("peer", from.Client.Peer),
+		server: s, origin: from, stream: stream, log: s.log.With("peer", from.Client.Peer), began: time.Now(),
 		searching: slots.New(1), reading: slots.New(maxFileReads),
 	}
 	c.rpc = rpc.New(ctx, stream, rpc.Config{
@@ -58,12 +59,7 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, from Origin, pars
 	})
 	s.draining.add(c)
 	defer s.draining.remove(c)
-	why := c.rpc.Serve()
-	if rpc.IsDisconnect(why) {
-		c.log.Debug("connection lost", "err", why)
-	} else {
-		c.log.Info("connection closed", "err", why)
-	}
+	c.logEnd(c.rpc.Serve())
 	c.detach()
 	c.pushes.end()
 	c.observations.end()

@@ -20,7 +20,7 @@ func (r *request) takeControl(p *wire.ControlParams) (wire.Empty, error) {
 	if err := r.conn.controller.Take(s, p.ProcessID); err != nil {
 		return wire.Empty{}, err
 	}
-	r.conn.record(s, audit.Event{Event: audit.ProcessTaken, Process: p.ProcessID})
+	r.record(s, audit.Event{Event: audit.ProcessTaken, Process: p.ProcessID})
 	return wire.Empty{}, nil
 }
 

@@ -59,11 +59,12 @@ func (c *conn) initialize(r *rpc.Request) {
 		c.handshake.goodbye.Store(*t.Goodbye)
 	}
 	s := a.Session
-	opened := audit.SessionOpened
+	opened, logged := audit.SessionOpened, "session opened"
 	if p.ResumeSessionID != nil {
-		opened = audit.SessionResumed
+		opened, logged = audit.SessionResumed, "session resumed"
 	}
-	c.record(s, audit.Event{Event: opened})
+	c.record(s, audit.Event{Event: opened, Trace: traceID(r.Trace)})
+	c.logSession(logged, s, r.Trace)
 	if told := c.origin.Attached; told != nil {
 		told(s.ID, s.TTL(), p.ResumeSessionID != nil)
 	}

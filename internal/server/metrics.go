@@ -49,6 +49,7 @@ func (s *Server) count() {
 	s.conns.Measure(set)
 	set.Gauge("tether_sessions", "Sessions that are open.", func() float64 { n, _ := s.Load(); return float64(n) })
 	set.Gauge("tether_sessions_attached", "Sessions with a connected client.", func() float64 { return float64(s.sessions.Attached()) })
+	set.Gauge("tether_connections_slow", "Connections whose client has not taken a message for at least ten seconds.", func() float64 { return float64(s.slow()) })
 	c.sessions = set.Counter("tether_session_events_total", "What has happened to sessions.", metrics.Label{Name: "event", Values: eventNames()})
 	set.Gauge("tether_processes_running", "Processes that have not exited.", func() float64 { _, n := s.Load(); return float64(n) })
 	set.Gauge("tether_processes_blocked", "Processes that wait because their output is not read.", func() float64 { return float64(s.sessions.Output().Blocked) })
@@ -65,6 +66,20 @@ func (s *Server) count() {
 	set.Gauge("tether_forward_listeners", "Ports on which the server listens for clients.", func() float64 { return float64(s.ports.Listeners()) })
 	set.Gauge("tether_forwarded_connections", "Forwarded connections that their clients have not closed.", func() float64 { return float64(s.ports.Open()) })
 	set.Sum("tether_audit_dropped_total", "Lines that the audit log has lost.", func() float64 { return float64(s.audit.Dropped()) })
+	set.Sum("tether_log_dropped_total", "Lines that the log has lost.", func() float64 {
+		if s.config.LogDropped == nil {
+			return 0
+		}
+		return float64(s.config.LogDropped())
+	})
+	spans := func() (exported, dropped uint64) {
+		if s.config.Spans == nil {
+			return 0, 0
+		}
+		return s.config.Spans.Counts()
+	}
+	set.Sum("tether_spans_exported_total", "Spans that the collector has taken.", func() float64 { n, _ := spans(); return float64(n) })
+	set.Sum("tether_spans_dropped_total", "Spans that were dropped, because the collector does not take them.", func() float64 { _, n := spans(); return float64(n) })
 	set.Gauge("tether_goroutines", "Goroutines of the server.", func() float64 { return float64(runtime.NumGoroutine()) })
 	set.Gauge("tether_open_descriptors", "Descriptors of the server; 0: not known.", func() float64 { return float64(openDescriptors()) })
 }
@@ -104,6 +119,9 @@ func (s *Server) events() session.Events {
 	return session.Events{
 		Session: func(e session.SessionEvent, of *session.Session) {
 			c.sessions.Inc(e.String())
+			if e == session.Ended {
+				s.logSessionEnd(of)
+			}
 			if name := sessionEvents[e]; name != "" {
 				s.record(of, audit.Event{Event: name})
 			}
@@ -128,8 +146,13 @@ func (s *Server) events() session.Events {
 			}
 		},
 		Exit: func(p *session.Process, code int) {
-			c.exits.Inc(p.ExitKind(code))
-			s.auditedExit(p, code)
+			kind := p.ExitKind(code)
+			c.exits.Inc(kind)
+			s.logExit(p, code, kind)
+			s.auditedExit(p, code, kind)
+			if t := p.Command.Trace; t != nil && t.Life != nil {
+				t.Life.End(p.Owner().Public, shortened(p.ID), shortened(p.Program()), kind, code)
+			}
 			switch d := p.Command.Denial(); {
 			case d.Fact != nil:
 				c.denials.Inc("known")
@@ -156,6 +179,16 @@ func (s *Server) Load() (sessions, running int) { return s.sessions.Load() }
 
 // SessionIDs are the ids of all sessions, also of those that are set aside. They are secrets.
 func (s *Server) SessionIDs() []string { return s.sessions.IDs() }
+
+// slow is how many clients do not take what the server writes.
+func (s *Server) slow() (n int) {
+	for _, c := range s.draining.all() {
+		if c.rpc.Slow() {
+			n++
+		}
+	}
+	return n
+}
 
 // Sandbox says which backend confines commands here, see confine.Confiner.Verdict.
 func (s *Server) Sandbox() string { return s.confiner.Verdict() }

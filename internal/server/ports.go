@@ -158,7 +158,7 @@ func (r *request) recordPort(e audit.Event, host *string, err error) {
 	if err != nil {
 		e.Event, e.Reason = audit.PortRefused, wireError(err).Message
 	}
-	r.conn.record(r.attachment.Session, e)
+	r.record(r.attachment.Session, e)
 }
 
 func (r *request) closePort(p *wire.PortCloseParams) (wire.Empty, error) {

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"syscall"
+	"time"
 
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/session"
@@ -14,10 +15,14 @@ func (r *request) startProcess(p *wire.StartParams) error {
 	if err := r.conn.server.audit.Ready(); err != nil {
 		return wire.Errorf(wire.CodeInternal, "%v", err)
 	}
-	process, err := r.attachment.Session.StartProcess(p, r.raw)
-	r.recordStart(p, process, err)
+	began := time.Now()
+	process, err := r.attachment.Session.StartProcess(p, r.raw, r.commandTrace())
+	r.recordStart(p, process, began, err)
 	if err != nil {
 		return err
+	}
+	if begin, end := process.Command.SetUp(); r.span != nil && begin.After(began) { // otherwise it has none, or an earlier request has started it
+		r.span.Sandbox(process.Command.SandboxType(), begin, end)
 	}
 	r.Reply(wire.StartResult{ProcessID: process.ID, SandboxType: process.Command.SandboxType(), TetherLimits: inForce(process.Limits())})
 	if after, push := r.attachment.StartAnswered(process); push {

@@ -17,8 +17,9 @@ type request struct {
 	conn       *conn
 	method     *method
 	attachment *session.Attachment
-	raw        []byte   // the parameters of a start, if it is to be recorded
-	changed    []string // the files that it changes, for the audit log
+	raw        []byte      // the parameters of a start, if it is to be recorded
+	changed    []string    // the files that it changes, for the audit log
+	span       RequestSpan // nil: not recorded, or ended
 }
 
 // Request implements rpc.Handler. It decodes the request and checks it against the state of the handshake at its
@@ -54,6 +55,7 @@ func (c *conn) Request(in *rpc.Request) {
 	}
 	r := &request{Request: in, conn: c, method: m, attachment: a, raw: raw}
 	c.server.counters.requests[0][m.number].Add(1)
+	r.beginSpan()
 	slow := m.pace >= slow
 	if slow {
 		c.server.working.Add(1)
@@ -109,12 +111,14 @@ func (r *request) fail(err error) { r.Fail(explain(r.Method, wireError(err), err
 // Reply answers with a result, and records what has changed.
 func (r *request) Reply(result any) {
 	r.recordChange()
+	r.endSpan("")
 	r.Request.Reply(result)
 }
 
 // Fail answers with an error, and counts it.
 func (r *request) Fail(e *wire.Error) {
 	r.conn.server.counters.requests[1][r.method.number].Add(1)
+	r.endSpan(e.Message)
 	r.Request.Fail(e)
 }
 

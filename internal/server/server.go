@@ -199,6 +199,7 @@ func (s *Server) OnSessionEnd(told func(id string)) { s.sessionEnd.Store(&told) 
 // has ended, and reports whether the client's session, if it has got one, is over and cannot be resumed.
 func (s *Server) ServeStream(ctx context.Context, stream *rpc.WebSocket, from Origin) (sessionOver bool) {
 	defer context.AfterFunc(ctx, func() { stream.Close() })()
+	from.Client.Via = listen.ViaFleet
 	s.conns.Serve(stream, func(serving context.Context) { sessionOver = s.serveWebSocket(serving, stream, from) })
 	return sessionOver
 }
@@ -242,7 +243,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteC
 	s.tasks.Go(s.afterStart)
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { stop(errStopping) })()
-	s.serve(serving, rpc.NewLines(in, out), Origin{Client: listen.Client{Peer: "stdio"}}, "failed to parse JSON-RPC message from exec-server stdio: ")
+	s.serve(serving, rpc.NewLines(in, out), Origin{Client: listen.Client{Peer: "stdio", Via: "stdio"}}, "failed to parse JSON-RPC message from exec-server stdio: ")
 	s.sessions.Close()
 	return nil
 }

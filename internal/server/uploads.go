@@ -29,7 +29,11 @@ func (r *request) uploadStatus(p *wire.UploadParams) (wire.UploadStatusResult, e
 }
 
 func (r *request) commitUpload(p *wire.UploadCommitParams) (wire.Empty, error) {
-	return wire.Empty{}, r.attachment.Session.Uploads.Commit(r.attachment.Session.Context(), *p)
+	target, err := r.attachment.Session.Uploads.Commit(r.attachment.Session.Context(), *p)
+	if path, notHere := target.Native(); err == nil && notHere == nil { // otherwise an earlier request has committed it
+		r.changed = []string{path}
+	}
+	return wire.Empty{}, err
 }
 
 func (r *request) abortUpload(p *wire.UploadParams) (wire.Empty, error) {

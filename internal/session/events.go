@@ -55,6 +55,20 @@ func (p *Process) StartRecorded() (before bool) { return p.recorded.Swap(true) }
 // Owner is the session of a process.
 func (p *Process) Owner() *Session { return p.session }
 
+// Began is when the start of a process began.
+func (p *Process) Began() time.Time { return p.began }
+
+// TraceID is the id of the trace that it belongs to; "": there is none.
+func (p *Process) TraceID() string {
+	if p.Command.Trace == nil {
+		return ""
+	}
+	return p.Command.Trace.ID
+}
+
+// Program is the first word of its command line.
+func (p *Process) Program() string { return p.params.Argv[0] }
+
 func (s *Session) decided(d wire.NetworkDecision) {
 	if f := s.table.config.Events.Decision; f != nil {
 		f(s, d)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/outlog"
@@ -23,6 +24,7 @@ type Process struct {
 
 	session *Session
 	params  *wire.StartParams
+	began   time.Time   // when its start began; in a later program, when it had started
 	record  *slotRecord // nil: the process ends with this program. Guarded by the session until it has started
 
 	started  chan struct{} // closed when the start has succeeded or failed

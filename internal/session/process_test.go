@@ -61,7 +61,7 @@ func TestCallsWhileStarting(t *testing.T) {
 	if err := s.Signal("p", syscall.SIGINT, nil); err != nil {
 		t.Errorf("signal: %v", err)
 	}
-	if _, err := s.StartProcess(startParams("p", "true"), nil); !errors.Is(err, ErrProcessExists) {
+	if _, err := s.StartProcess(startParams("p", "true"), nil, nil); !errors.Is(err, ErrProcessExists) {
 		t.Errorf("second start: %v", err)
 	}
 	if !s.Terminate("p", true) {
@@ -77,7 +77,7 @@ func TestCallsWhileStarting(t *testing.T) {
 	if _, running := child.Exited(); !running {
 		t.Error("the child of a cancelled start lives on")
 	}
-	if _, err := s.StartProcess(startParams("p", "true"), nil); err != nil {
+	if _, err := s.StartProcess(startParams("p", "true"), nil, nil); err != nil {
 		t.Errorf("the id is not free: %v", err)
 	}
 }
@@ -92,7 +92,7 @@ func TestRetryWaitsForTheFirstStart(t *testing.T) {
 	again.Retry = &yes
 	got := make(chan *Process)
 	go func() {
-		p, err := s.StartProcess(again, nil)
+		p, err := s.StartProcess(again, nil, nil)
 		if err != nil {
 			t.Error(err)
 		}
@@ -122,7 +122,7 @@ func TestEndKillsEverythingAndWaits(t *testing.T) {
 	var pids []int
 	for i := range 5 {
 		file := filepath.Join(marks, fmt.Sprint(i))
-		p, err := s.StartProcess(startParams(fmt.Sprint(i), "sh", "-c", `trap "" TERM HUP; sleep 100 & echo $! >`+file+`.x; mv `+file+`.x `+file+`; wait`), nil)
+		p, err := s.StartProcess(startParams(fmt.Sprint(i), "sh", "-c", `trap "" TERM HUP; sleep 100 & echo $! >`+file+`.x; mv `+file+`.x `+file+`; wait`), nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestEndKillsEverythingAndWaits(t *testing.T) {
 			t.Errorf("%d is alive: %s", pid, state)
 		}
 	}
-	if _, err := s.StartProcess(startParams("late", "true"), nil); !errors.Is(err, ErrEnded) {
+	if _, err := s.StartProcess(startParams("late", "true"), nil, nil); !errors.Is(err, ErrEnded) {
 		t.Errorf("start after the end: %v", err)
 	}
 	s.End() // again
@@ -156,7 +156,7 @@ func TestProcessesPerSessionAreLimited(t *testing.T) {
 	for i := range MaxProcesses {
 		adopt(s, fmt.Sprint(i), child)
 	}
-	_, err := s.StartProcess(startParams("one more", "true"), nil)
+	_, err := s.StartProcess(startParams("one more", "true"), nil, nil)
 	if !errors.Is(err, ErrLimit) || err.Error() != "limit reached: 4096 processes in this session" {
 		t.Errorf("start: %v", err)
 	}
@@ -199,7 +199,7 @@ func TestSurvivorsThatHaveEndedMakeRoom(t *testing.T) {
 	defer table.Close()
 	s := open(t, table, Options{}).Session
 	s.processes.leftovers = slices.Repeat([]*proc.Process{finished(t)}, MaxProcesses)
-	if _, err := s.StartProcess(startParams("p", "true"), nil); err != nil {
+	if _, err := s.StartProcess(startParams("p", "true"), nil, nil); err != nil {
 		t.Error(err)
 	}
 }

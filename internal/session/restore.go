@@ -366,6 +366,9 @@ func (p *restoredProcess) reopen() (*Process, error) {
 		return nil, fmt.Errorf("parameters of the start: %w", err)
 	}
 	process := p.session.newProcess(&params)
+	if at := p.slot.StartedAt.Load(); at != 0 {
+		process.began = time.Unix(0, int64(at))
+	}
 	command, err := launch.Check(&params)
 	if err != nil {
 		return nil, err

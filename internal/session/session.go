@@ -72,7 +72,7 @@ func (s *Session) expire() {
 		s.mu.Unlock()
 		return
 	}
-	s.log.Info("session expired")
+	s.log.Debug("session expired")
 	s.table.config.Events.session(Expired, s)
 	s.endAndUnlock()
 }

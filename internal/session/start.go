@@ -47,12 +47,13 @@ func (s *Session) keepLeftovers(c *proc.Process) {
 }
 
 // StartProcess starts a command, and returns when it runs. raw are the parameters as the client
-// sent them: with them the process survives this program, if sessions do. They may be nil.
-func (s *Session) StartProcess(p *wire.StartParams, raw []byte) (*Process, error) {
+// sent them: with them the process survives this program, if sessions do. They may be nil, and so may the trace.
+func (s *Session) StartProcess(p *wire.StartParams, raw []byte, trace *launch.Trace) (*Process, error) {
 	command, err := launch.Check(p)
 	if err != nil {
 		return nil, err
 	}
+	command.Trace = trace
 	process := s.newProcess(p)
 	process.setCommand(command)
 	if earlier, err := s.reserve(process); err != nil || earlier != nil {
@@ -76,7 +77,7 @@ func (p *Process) setCommand(c *launch.Command) {
 
 // newProcess returns a process that is not started yet, and has no log.
 func (s *Session) newProcess(params *wire.StartParams) *Process {
-	return &Process{ID: params.ProcessID, session: s, params: params, started: make(chan struct{})}
+	return &Process{ID: params.ProcessID, session: s, params: params, began: time.Now(), started: make(chan struct{})}
 }
 
 // open makes the log of a process.

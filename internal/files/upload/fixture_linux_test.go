@@ -92,7 +92,8 @@ func (s *site) status(id string) wire.UploadStatusResult {
 
 func (s *site) tryCommit(id string, data []byte) error {
 	sum := sha256.Sum256(data)
-	return s.table.Commit(context.Background(), wire.UploadCommitParams{UploadID: id, SHA256: hex.EncodeToString(sum[:])})
+	_, err := s.table.Commit(context.Background(), wire.UploadCommitParams{UploadID: id, SHA256: hex.EncodeToString(sum[:])})
+	return err
 }
 
 func (s *site) commit(id string, data []byte) {

@@ -82,7 +82,7 @@ func TestRestore(t *testing.T) {
 			s.write("u", 0, data[:4])
 			s.write("u", 4, data[4:])
 			if row.moved {
-				if err := s.table.Commit(ctx, commit); err != nil {
+				if _, err := s.table.Commit(ctx, commit); err != nil {
 					t.Fatal(err)
 				}
 			} else if err := u.save(recordedCommitting, u.have); err != nil {
@@ -138,7 +138,7 @@ func TestRestore(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := next.Commit(ctx, commit); err != nil {
+			if _, err := next.Commit(ctx, commit); err != nil {
 				t.Fatal(err)
 			}
 			s.holds("f", data)

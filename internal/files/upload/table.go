@@ -194,31 +194,31 @@ func (t *Table) Status(ctx context.Context, p wire.UploadParams) (wire.UploadSta
 	}, nil
 }
 
-// Commit moves the file to its target. If it fails, the target is unchanged, and the
+// Commit moves the file to its target, which it returns unless an earlier request has done that. If it fails, the target is unchanged, and the
 // upload stays: blocks may be sent again.
-func (t *Table) Commit(ctx context.Context, p wire.UploadCommitParams) error {
+func (t *Table) Commit(ctx context.Context, p wire.UploadCommitParams) (target wire.PathURI, err error) {
 	digest, err := hex.DecodeString(p.SHA256)
 	if err != nil || len(digest) != sha256.Size {
-		return refuse(ErrInvalid, "sha256 is not %d hexadecimal digits", 2*sha256.Size)
+		return target, refuse(ErrInvalid, "sha256 is not %d hexadecimal digits", 2*sha256.Size)
 	}
 	u, err := t.claim(ctx, p.UploadID)
 	if err != nil {
-		return err
+		return target, err
 	}
 	defer t.release(u)
 	if u.state == committed {
 		if u.digest != [sha256.Size]byte(digest) {
-			return refuse(ErrDigest, "upload %q %v with %x", p.UploadID, ErrCommitted, u.digest)
+			return target, refuse(ErrDigest, "upload %q %v with %x", p.UploadID, ErrCommitted, u.digest)
 		}
-		return nil
+		return target, nil
 	}
 	ctx, cancel := t.bound(ctx)
 	defer cancel()
 	if err := u.commit(ctx, [sha256.Size]byte(digest), t.sync); err != nil {
-		return err
+		return target, err
 	}
 	t.remember(u)
-	return nil
+	return u.params.Path, nil
 }
 
 // Abort drops an upload. For an unknown upload it does nothing; a committed one

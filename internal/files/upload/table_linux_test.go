@@ -221,7 +221,7 @@ func TestRefusals(t *testing.T) {
 	s.write("a", 3, make([]byte, 7))
 	s.fails(s.tryCommit("a", make([]byte, 10)), ErrIncomplete, wire.CodeInvalidRequest)
 	for _, sum := range []string{"", "xyz", strings.Repeat("g", 64), strings.Repeat("0", 66)} {
-		err := s.table.Commit(ctx, wire.UploadCommitParams{UploadID: "a", SHA256: sum})
+		_, err := s.table.Commit(ctx, wire.UploadCommitParams{UploadID: "a", SHA256: sum})
 		s.fails(err, ErrInvalid, wire.CodeInvalidRequest)
 	}
 
