@@ -27,7 +27,7 @@ func TestDependencies(t *testing.T) {
 	const ours = "github.com/tetherexec/tether/"
 	for _, name := range []string{
 		"encoding/gob", "github.com/google/jsonschema-go/", "github.com/modelcontextprotocol/", "golang.org/x/oauth2",
-		ours + "client/files\n", ours + "client/mcprelay\n", ours + "internal/cable\n", ours + "internal/cast\n", ours + "internal/copy\n", ours + "internal/deploy\n", ours + "internal/doctor\n",
+		ours + "client/files\n", ours + "client/mcprelay\n", ours + "internal/cable\n", ours + "internal/cast\n", ours + "internal/copy\n", ours + "internal/deploy\n", ours + "internal/doctor\n", ours + "internal/otlp\n", ours + "internal/span\n",
 		ours + "internal/sandbox/probe\n", ours + "unifiedexec\n",
 	} {
 		if strings.Contains(tether, "\n"+name) {

@@ -38,6 +38,7 @@ type serveFlags struct {
 	join                         joinFlags
 	log                          logFlags
 	audit                        auditFlags
+	otlp                         otlpFlags
 	concurrent                   count
 	ttl, ttlMax, idleExit        lifetime
 	retain, spoolLimit, spoolAll byteSize
@@ -75,6 +76,8 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 				return withFleet.become(name+" --join", args)
 			case flags.listen.auth.oidc.issuer != nil:
 				return withFleet.become(name+" --oidc-issuer", args)
+			case flags.otlp.endpoint != "" && !hasOTLP:
+				return withMCP.become(name+" --"+flagOTLP, args)
 			}
 			set, err := flags.settings(cmd.ErrOrStderr())
 			if err != nil {
@@ -87,6 +90,11 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 			if done, err := flags.file.done(stdout); done || err != nil {
 				return err
 			}
+			endSpans, err := flags.otlp.use(&cfg)
+			if err != nil {
+				return err
+			}
+			defer endSpans()
 			join, err := flags.join.prepare(cfg, listenCfg.URL, cmd.Flags(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -159,6 +167,7 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	f.log.define(fs, "info")
 	fs.Lookup("log-level").Usage += ";\nwith --listen stdio the default is error"
 	f.audit.define(fs)
+	f.otlp.define(fs)
 	f.reference = addReferenceFlags(fs)
 	onlyOnce(fs)
 	f.file.define(fs)
