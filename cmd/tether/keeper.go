@@ -67,11 +67,11 @@ func (f *keeperFlags) config(logJSON bool) keep.Config {
 
 // A keepable server can run below a keeper.
 type keepable struct {
-	listen    listen.Config
-	flags     keeperFlags
-	log       *slog.Logger
-	logJSON   bool // see keep.Config
-	reload    *reloader
+	listen  listen.Config
+	flags   keeperFlags
+	log     *slog.Logger
+	logJSON bool // see keep.Config
+	reload  *reloader
 
 	check    func() error                                            // finds settings with which no worker could serve; nil: there are none
 	state    func(socket *os.File) (*worker.State, error)            // makes what its workers share

@@ -93,8 +93,7 @@ type buffers struct {
 	poll    [2 + 2*maxPeers]unix.PollFd // bell, signals; then end and socket of each peer
 	in, out packet
 	text    [4096]byte // for reading
-	line    [512]byte  // the last one of the log
-	said    int        // its length
+	line    [512]byte  // for the log
 }
 
 // A peer is a child of the keeper: the worker, a spare, or the check of a state.

@@ -175,10 +175,10 @@ func (k *keeper) children(visit func(i, pid int)) (count int) {
 	}
 }
 
-// say writes an error to the log, in the form of log/slog. It does not wait for the reader of standard error.
-func (k *keeper) say(message string, key string, value int) {
+// compose makes a line about an error in the form of log/slog: JSON, or text.
+func (k *keeper) compose(json bool, message, key string, value int) []byte {
 	parts := [...]string{"time=", " level=ERROR msg=\"", "\" ", "=", "\n"}
-	if k.json != 0 {
+	if json {
 		parts = [...]string{`{"time":"`, `","level":"ERROR","msg":"`, `","`, `":`, "}\n"}
 	}
 	line := append(k.line[:0], parts[0]...)
@@ -186,19 +186,25 @@ func (k *keeper) say(message string, key string, value int) {
 	line = append(append(line, parts[1]...), message...)
 	line = append(append(line, parts[2]...), key...)
 	line = strconv.AppendInt(append(line, parts[3]...), int64(value), 10)
-	line = append(line, parts[4]...)
-	k.said = len(line)
+	return append(line, parts[4]...)
+}
+
+// say writes an error to the log. It does not wait for the reader of standard error.
+func (k *keeper) say(message, key string, value int) {
+	line := k.compose(k.json != 0, message, key, value)
 	stderr := [1]unix.PollFd{{Fd: 2, Events: unix.POLLOUT}}
 	if n, _ := unix.Poll(stderr[:], 0); n > 0 {
 		unix.Write(2, line)
 	}
 }
 
-// post writes the last line of the log into the file for notices.
-func (k *keeper) post() {
+// post is say, and writes the error into the file for notices as well, which is for people.
+func (k *keeper) post(message, key string, value int) {
+	k.say(message, key, value)
 	if k.notice >= 0 {
+		line := k.compose(false, message, key, value)
 		unix.Ftruncate(k.notice, 0)
-		unix.Pwrite(k.notice, k.line[:k.said], 0)
+		unix.Pwrite(k.notice, line, 0)
 	}
 }
 

@@ -216,8 +216,7 @@ func (k *keeper) failed(why Cause, detail int) {
 		pause = rarePause
 	}
 	if pause >= rarePause {
-		k.say("the worker cannot be started: commands keep running, clients wait, and the keeper tries again", "status", detail)
-		k.post()
+		k.post("the worker cannot be started: commands keep running, clients wait, and the keeper tries again", "status", detail)
 	}
 	k.deaths++
 	k.due[dueStart] = k.now + pause
