@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 
@@ -55,6 +56,9 @@ func (v Support) refusal() error {
 }
 
 func (v Support) log(log *slog.Logger) {
+	if errors.Is(v.Problem, context.Canceled) { // the server ended before it was known
+		return
+	}
 	if v.Problem != nil {
 		log.Warn("commands that ask for a sandbox will be refused", "err", v.Problem, "advice", v.Advice)
 		return
