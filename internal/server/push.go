@@ -108,14 +108,15 @@ type resumePacing struct {
 	events, bytes int
 	until         time.Time // end of the pause, as far as it is known; zero: nothing was pushed yet
 	pinged        time.Time // beginning of the pause; zero: there is none yet
+	answers       uint64    // that had come by then
 	heard         bool      // the client has answered since
 }
 
 // A pacedPeer is what the pacing asks of a connection.
 type pacedPeer interface {
 	Ping() (number uint64)
-	HeardSince(time.Time) bool // true if the connection has no pings
-	LastRead() time.Time
+	CanPing() bool
+	Signs() rpc.Signs
 }
 
 func (r *resumePacing) pushed(bytes int) {
@@ -133,27 +134,28 @@ func (r *resumePacing) left(peer pacedPeer) time.Duration {
 	}
 	now := time.Now()
 	if r.pinged.IsZero() {
-		r.pinged = now
+		r.pinged, r.answers = now, peer.Signs().Answers
 		peer.Ping()
 	}
 	if !r.heard {
 		r.hear(peer, now)
 	}
 	if !r.heard {
-		return max(r.until.Sub(now), pacingLook)
+		return pacingLook
 	}
 	return r.until.Sub(now)
 }
 
-// hear looks whether the client has answered the ping.
+// hear looks whether the client has answered the ping. Its requests are no answer: it may have sent those for other processes before it got the events.
 func (r *resumePacing) hear(peer pacedPeer, now time.Time) {
+	took := now.Sub(r.pinged)
 	switch {
-	case peer.HeardSince(r.pinged):
-		took := peer.LastRead().Sub(r.pinged) // negative without pings
-		if again := r.pinged.Add(2 * took); again.After(r.until) {
+	case !peer.CanPing():
+	case peer.Signs().Answers != r.answers:
+		if again := now.Add(took); again.After(r.until) {
 			r.until = again
 		}
-	case now.Sub(r.pinged) < pacingPatience:
+	case took < pacingPatience:
 		return
 	}
 	r.heard = true

@@ -4,33 +4,37 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tetherexec/tether/internal/rpc"
 )
 
-// A slowPeer answers a ping after a time.
+// A slowPeer answers a ping after a time, and sends requests all the time.
 type slowPeer struct {
-	delay  time.Duration
+	delay  time.Duration // negative: it has no pings
 	pinged time.Time
 }
+
+func (p *slowPeer) CanPing() bool { return p.delay >= 0 }
 
 func (p *slowPeer) Ping() uint64 {
 	p.pinged = time.Now()
 	return 1
 }
 
-func (p *slowPeer) LastRead() time.Time {
-	if at := p.pinged.Add(p.delay); !p.pinged.IsZero() && !at.After(time.Now()) {
-		return at
+func (p *slowPeer) Signs() rpc.Signs {
+	signs := rpc.Signs{Received: uint64(time.Now().UnixNano()), Messages: uint64(time.Now().UnixNano()), Answers: 7}
+	if !p.pinged.IsZero() && time.Since(p.pinged) >= p.delay {
+		signs.Answers++
 	}
-	return time.Time{}
+	return signs
 }
-
-func (p *slowPeer) HeardSince(t time.Time) bool { return p.LastRead().After(t) }
 
 // After a resume a client is pushed at most pacingEvents and pacingBytes before a pause. The pause lasts for pacingTime, and longer if
 // the client is slow to answer a ping.
 func TestResumePacing(t *testing.T) {
 	const parkedEvents, parkedBytes, largest = 256, 1 << 20, 64 << 10
 	pauses := []struct{ answer, pause time.Duration }{
+		{-1, pacingTime},
 		{time.Millisecond, pacingTime},
 		{pacingTime / 2, pacingTime},
 		{pacingTime, 2 * pacingTime},
@@ -59,7 +63,7 @@ func TestResumePacing(t *testing.T) {
 					}
 					time.Sleep(left)
 				}
-				if pause := time.Since(begun); pause < want.pause || pause > want.pause+pacingLook {
+				if pause := time.Since(begun); pause < want.pause || pause > want.pause+2*pacingLook {
 					t.Errorf("events of %d bytes, an answer after %v: paused for %v, want %v", size, want.answer, pause, want.pause)
 				}
 				time.Sleep(time.Nanosecond)
