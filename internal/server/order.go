@@ -48,6 +48,10 @@ func keyOf(params any) schedule.Key {
 		return processKey(p.ProcessID)
 	case *wire.ObserveParams:
 		return processKey(p.ProcessID)
+	case *wire.PortOpenParams:
+		if p.ProcessID != nil {
+			return processKey(*p.ProcessID)
+		}
 	case *wire.OpenParams:
 		return handleKey(p.HandleID)
 	case *wire.ReadBlockParams:

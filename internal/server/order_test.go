@@ -29,7 +29,12 @@ func TestEveryMethodHasItsOrder(t *testing.T) {
 			field := v.Type().Field(i).Name
 			switch {
 			case kinds[field] != schedule.None:
-				v.Field(i).SetString("x")
+				value := v.Field(i)
+				if value.Kind() == reflect.Pointer {
+					value.Set(reflect.New(value.Type().Elem()))
+					value = value.Elem()
+				}
+				value.SetString("x")
 				key = schedule.Key{Kind: kinds[field], ID: "x"}
 			case v.Field(i).Type() == reflect.TypeOf(path):
 				v.Field(i).Set(reflect.ValueOf(path))
