@@ -90,6 +90,9 @@ func TestCompanions(t *testing.T) {
 	if got := tether(both, "serve", "--oidc-issuer", "https://issuer.example"); got.code != exitError || !strings.HasPrefix(got.stderr, "tether: `--oidc-issuer` requires `--oidc-audience`") {
 		t.Errorf("serve --oidc-issuer: %+v", got)
 	}
+	if got := tether("", "serve", "--otlp-endpoint", "http://localhost:4318"); got.code != exitError || !strings.HasPrefix(got.stderr, "tether: `tether serve --otlp-endpoint` needs the program tether-mcp, ") {
+		t.Errorf("serve --otlp-endpoint without the program: %+v", got)
+	}
 	if got := tether("", "serve", "--creds", "x"); got.code != exitError || got.stderr != "tether: `--creds` requires `--join`\n" {
 		t.Errorf("serve --creds: %+v", got)
 	}
