@@ -272,3 +272,17 @@ func TestSnapshotAnnounced(t *testing.T) {
 		t.Errorf("announced %s", info.Capabilities["shellSnapshotV2"])
 	}
 }
+
+// The shell that captures a snapshot is not counted as an exit of the command.
+func TestCaptureIsNoExit(t *testing.T) {
+	c := &snapClient{t: t, home: t.TempDir()}
+	c.setProfile("")
+	s := tethertest.StartServer(t, server.Config{})
+	c = c.connect(s)
+	c.Start(c.params("p", "exit 3", nil))
+	c.Finish("p", 0)
+	values, _ := scrape(t, s.URL)
+	if ok, failed := values[`tether_exits_total{kind="success"}`], values[`tether_exits_total{kind="failure"}`]; ok != 0 || failed != 1 {
+		t.Errorf("%v successful exits and %v failed ones, want none and one", ok, failed)
+	}
+}
