@@ -26,7 +26,7 @@ type listener struct {
 	sockets []net.Listener
 	conns   chan net.Conn
 	done    chan struct{} // closed by end
-	free    func()
+	room    *Room
 }
 
 // Listen lets the server listen for the client, unless it does so already.
@@ -67,7 +67,7 @@ func (t *Table) listen(p *wire.PortListenParams) (*listener, error) {
 		t.room.listeners.Free()
 		return nil, cannotListen(hosts[0], p.Port, err)
 	}
-	l := &listener{hosts: hosts, port: p.Port, sockets: sockets, conns: make(chan net.Conn), done: make(chan struct{}), free: t.room.listeners.Free}
+	l := &listener{hosts: hosts, port: p.Port, sockets: sockets, conns: make(chan net.Conn), done: make(chan struct{}), room: t.room}
 	t.listeners[p.ListenerID] = l
 	for _, s := range sockets {
 		t.tasks.Go(func() { l.accept(s) }) // ends with the listener
@@ -117,9 +117,7 @@ func (l *listener) accept(s net.Listener) {
 		conn, err := s.Accept()
 		switch {
 		case err == nil:
-			select {
-			case l.conns <- conn:
-			case <-l.done:
+			if !l.pass(conn) {
 				conn.Close()
 				return
 			}
@@ -134,7 +132,23 @@ func (l *listener) accept(s net.Listener) {
 	}
 }
 
-// next waits for a connection.
+// pass hands a connection over to the client's request for one, when the server has room for it. It reports false if the listener has ended.
+func (l *listener) pass(conn net.Conn) bool {
+	select {
+	case l.room.open <- struct{}{}:
+	case <-l.done:
+		return false
+	}
+	select {
+	case l.conns <- conn:
+		return true
+	case <-l.done:
+		l.room.open.Free()
+		return false
+	}
+}
+
+// next waits for a connection, which has a slot of the server.
 func (l *listener) next(ctx context.Context) (net.Conn, error) {
 	select {
 	case conn := <-l.conns:
@@ -149,7 +163,7 @@ func (l *listener) next(ctx context.Context) (net.Conn, error) {
 func (l *listener) end() {
 	close(l.done)
 	closeAll(l.sockets)
-	l.free()
+	l.room.listeners.Free()
 }
 
 // Accept takes the next connection of a listener, unless the connection exists. It does not wait.

@@ -263,6 +263,51 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// However many connections a client asks for, its listener takes none while the server has no room for them.
+func TestListenerWithoutRoom(t *testing.T) {
+	t.Parallel()
+	room := NewRoom("", Loopback)
+	room.open = make(chan struct{}, 2)
+	table := NewTable(context.Background(), room)
+	defer table.Close()
+	at, err := table.Listen(&wire.PortListenParams{ListenerID: "l"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waiting []*Opening
+	ask := func(id string) {
+		t.Helper()
+		o, err := table.Accept(&wire.PortAcceptParams{ListenerID: "l", ConnectionID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting = append(waiting, o)
+		conn, err := Reach(within(t), at.Addresses[0], at.Port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
+	for _, id := range []string{"a", "b"} {
+		ask(id)
+		if _, err := waiting[0].Wait(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		waiting = nil
+	}
+	ask("c")
+	ask("d")
+	table.Unlisten("l")
+	for _, o := range waiting {
+		if _, err := o.Wait(within(t)); !errors.Is(err, ErrNoListener) {
+			t.Errorf("above the limit: %v", err)
+		}
+	}
+	if n, m := room.Open(), room.Listeners(); n != 2 || m != 0 {
+		t.Errorf("%d connections, %d listeners", n, m)
+	}
+}
+
 // A connection that is closed while it is being opened is not opened.
 func TestClosedWhileOpening(t *testing.T) {
 	t.Parallel()

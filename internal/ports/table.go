@@ -139,7 +139,7 @@ func (t *Table) add(id string, to end, continues bool, reach func(context.Contex
 		return nil, ErrNoListener
 	case len(t.byID) >= MaxOpen:
 		return nil, fmt.Errorf("%w: %d forwarded connections of a session", ErrLimit, MaxOpen)
-	case l != nil: // it counts when it has a socket
+	case l != nil: // its connections have slots
 		reach = l.next
 	case !t.room.open.TryTake():
 		return nil, fmt.Errorf("%w: %d forwarded connections of the server", ErrLimit, maxOfServer)
@@ -164,12 +164,7 @@ func checkID(name, id string) error {
 func (t *Table) serve(ctx context.Context, id string, e *entry, reach func(context.Context) (net.Conn, error)) {
 	defer t.leave(e)
 	conn, err := reach(ctx)
-	if err == nil && !e.counted { // the program that has connected waits for room
-		if err = t.room.open.Take(ctx); err != nil {
-			conn.Close()
-		}
-		e.counted = err == nil
-	}
+	e.counted = e.counted || err == nil
 	if !t.dialed(id, e, conn, err) {
 		return
 	}
