@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/fork"
 	"github.com/tetherexec/tether/internal/mountinfo"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
@@ -100,7 +101,8 @@ func (c *Confiner) tryAll(ctx context.Context, v Support, candidates []Support) 
 		if err == nil {
 			return candidate
 		}
-		if i == 0 || ctx.Err() != nil { // the error of the best candidate is the most useful
+		// The error of the best candidate is the most useful, or one that names the right that is missing.
+		if i == 0 || ctx.Err() != nil || atStep(err, fork.StepUser) {
 			v.Problem = err
 		}
 		if ctx.Err() != nil || momentary(err) {
@@ -134,7 +136,9 @@ func candidates() []Support {
 			// Not also without a new procfs: bubblewrap would be visible in the outer
 			// procfs, and without a user namespace in between its files could be
 			// reached.
-			{Mounts: proc.PrivateMounts, NoUser: true},
+			// Without a user namespace bubblewrap leaves capabilities in the bounding set, and only a stage that seals
+			// can remove them.
+			{Mounts: proc.PrivateMounts, NoUser: true, Seals: true},
 		}, asUser...)
 	}
 	// If no mount is shared, the mounts of this process will do. A bubblewrap with the
@@ -212,10 +216,20 @@ func hostAdvice(err error, setting func(name string) string, root bool) string {
 		return "User namespaces are switched off for users: `sysctl kernel.unprivileged_userns_clone=1` allows them. " + triesAgain
 	case setting("kernel/apparmor_restrict_unprivileged_userns") == "1" && !root:
 		return "AppArmor keeps programs without a profile from using user namespaces: give tether a profile with `userns,` (docs/sandbox.md has one) and restart tether, or `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, which needs no restart. " + triesAgain
-	case errors.Is(err, unix.EPERM) || strings.Contains(err.Error(), "No permissions to create"): // a process keeps its filter
-		return "Something forbids user namespaces, such as the system call filter of a container: allow `unshare`, `clone` and `mount` there (for Docker: `--security-opt seccomp=unconfined --security-opt apparmor=unconfined`). Then restart tether"
+	case root && atStep(err, fork.StepUser):
+		return "Without the capability SETFCAP, root cannot map its own id into a user namespace: run tether as another user, or give it that capability (Docker's default has it, Kubernetes' `drop: [ALL]` takes it away). Then restart tether"
+	case errors.Is(err, unix.EPERM) || strings.Contains(err.Error(), "No permissions to create") || strings.Contains(err.Error(), "Operation not permitted"): // a process keeps its filter
+		return "Something forbids new namespaces or mounts in them, such as the system call filter of a container: allow `unshare`, `clone`, `mount`, `umount2` and `pivot_root` there (for Docker: `--security-opt seccomp=unconfined --security-opt apparmor=unconfined`). Then restart tether"
+	case errors.Is(err, unix.ENOSYS):
+		return "Native sandboxes need Linux 5.12, and a system call filter of a container that allows `open_tree`, `move_mount`, `fsopen` and `mount_setattr`. Otherwise install bubblewrap and use `--sandbox-backend auto`"
 	}
 	return "Run `tether doctor` to see more"
+}
+
+// atStep reports whether a first process has failed at a step before it executed its program.
+func atStep(err error, step fork.Step) bool {
+	failed, ok := errors.AsType[*fork.Error](err)
+	return ok && failed.Step == step
 }
 
 // kernelSetting returns a setting below /proc/sys; empty: there is none.

@@ -154,14 +154,17 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 	}
 	f, err := h.forks.fork(ctx, req)
 	if err != nil {
-		if failed, ok := errors.AsType[*fork.Error](err); ok && (failed.Step == fork.StepGroup || failed.Step == fork.StepLimit) {
+		failed, ok := errors.AsType[*fork.Error](err)
+		if ok && (failed.Step == fork.StepGroup || failed.Step == fork.StepLimit) {
 			return nil, fmt.Errorf("limit the command: %w", err)
 		}
-		err = ExecError(err, req.program)
-		if spec.Launcher != nil && ctx.Err() == nil {
-			err = &LaunchError{err}
+		if spec.Launcher == nil || ctx.Err() != nil {
+			return nil, ExecError(err, req.program)
 		}
-		return nil, err
+		if !ok || failed.Step == fork.StepExec { // the text of an earlier step says more than the name of the program
+			err = ExecError(err, req.program)
+		}
+		return nil, &LaunchError{err}
 	}
 	c.pid, c.limits = f.pid, req.limits
 	if f.pidfd >= 0 {

@@ -81,11 +81,15 @@ func makeReadOnly(path string) error {
 // give them up.
 var Capabilities = []string{"CAP_SYS_ADMIN", "CAP_SETPCAP"}
 
-// dropCapabilities gives up the Capabilities for good. bubblewrap has dropped
-// all others.
+// dropCapabilities gives up the Capabilities for good. bubblewrap has dropped all others, but without a user namespace
+// it leaves them in the bounding set.
 func dropCapabilities() error {
-	for _, c := range []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP} {
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+	for c := uintptr(0); ; c++ {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		if err == unix.EINVAL && c > 0 { // the kernel has no more
+			break
+		}
+		if err != nil {
 			return fmt.Errorf("narrow the capabilities: %w", err)
 		}
 	}
