@@ -19,6 +19,17 @@ func eachAccount(t *testing.T, test func(*testing.T, *account)) {
 	}
 }
 
+// eachBackend runs a test as every user, on every backend.
+func eachBackend(t *testing.T, test func(*testing.T, *account)) {
+	t.Helper()
+	for _, a := range slices.Concat(suite.accounts, suite.others) {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, a)
+		})
+	}
+}
+
 // mustStart starts the command of a row.
 func (s *instance) mustStart(t *testing.T, fx *fixture, r row) *process {
 	t.Helper()
