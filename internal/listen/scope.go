@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The scopes of a token. Others that begin with scopePrefix make it invalid: a later version may know them as restrictions.
+// The scopes of a token. Others that begin with scopePrefix, in whatever case, make it invalid: they may be restrictions, of a later version or with an error.
 const (
 	scopePrefix = "tether:"
 	scopeRead   = "tether:read"  // see Client.ReadOnly
@@ -23,7 +23,7 @@ func (c *Client) setScopes(names scopes) error {
 			c.ReadOnly = true
 		case name == scopeAdmin:
 			c.Admin = true
-		case strings.HasPrefix(name, scopePrefix):
+		case strings.HasPrefix(strings.ToLower(name), scopePrefix):
 			return &Refusal{Reason: OtherToken, Text: fmt.Sprintf("the token has the unknown scope %.64q", name)}
 		}
 	}
