@@ -21,19 +21,33 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox/stage"
 )
 
-// dialImage returns the program of the processes that connect sockets in other networks.
-var dialImage = sync.OnceValues(func() (*os.File, error) {
-	program, err := native.Image()
-	if err != nil {
-		return nil, err
+// dialImage has the program of the processes that connect sockets in other networks.
+var dialImage imageOnce
+
+// An imageOnce is a program in memory that is made when it is needed first. If that fails, for example because this program has too many open files, it is tried
+// again the next time.
+type imageOnce struct {
+	mu   sync.Mutex
+	file *os.File
+}
+
+func (i *imageOnce) get(program func() ([]byte, error)) (*os.File, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.file != nil {
+		return i.file, nil
 	}
-	return sealed("dial", bytes.NewReader(program))
-})
+	content, err := program()
+	if err == nil {
+		i.file, err = sealed("dial", bytes.NewReader(content))
+	}
+	return i.file, err
+}
 
 // Dial connects a socket in another network, to an address there. A process of a few system calls enters the network, makes and connects the socket, sends
 // it here and ends, after 20 s at the latest. Nothing of it is left inside but the connection.
 func Dial(ctx context.Context, network *os.File, to netip.AddrPort) (net.Conn, error) {
-	image, err := dialImage()
+	image, err := dialImage.get(native.Image)
 	if err != nil {
 		return nil, fmt.Errorf("connections into a network of its own: %w", err)
 	}

@@ -65,3 +65,25 @@ func TestDialFails(t *testing.T) {
 		t.Errorf("no network: %v", conn)
 	}
 }
+
+// A program that could not be made is made the next time, and once.
+func TestImageIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	var i imageOnce
+	fail, made := errors.New("too many open files"), 0
+	program := func() ([]byte, error) {
+		if made++; made == 1 {
+			return nil, fail
+		}
+		return []byte("program"), nil
+	}
+	if f, err := i.get(program); f != nil || err != fail {
+		t.Errorf("%v, %v", f, err)
+	}
+	for range 2 {
+		if f, err := i.get(program); f == nil || err != nil || made != 2 {
+			t.Errorf("%v, %v, made %d times", f, err, made)
+		}
+	}
+	i.file.Close()
+}
