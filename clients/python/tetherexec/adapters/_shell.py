@@ -48,11 +48,14 @@ class Ran:
 async def run_shell(
     client: Client, shell: Sequence[str], command: str, *, timeout: float | None, limit: int = MAX_OUTPUT, joined: bool = False, **options: Any
 ) -> Ran:
-    """Runs a command. After timeout seconds it is terminated, and what it has printed is kept. joined keeps both streams in one. The
-    options are those of Client.start.
+    """Runs a command. After timeout seconds it is terminated, and what it has printed is kept. joined gives it one pipe for both
+    streams, so that they keep their order; a server without that joins them in the order in which it reads them. The options are
+    those of Client.start.
     """
     out = Kept(limit)
     err = out if joined else Kept(limit)
+    if joined:
+        options = {"oneStream": True, **options}
     process = await client.start([*shell, command], **options)
 
     async def read() -> None:
