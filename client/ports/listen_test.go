@@ -144,8 +144,9 @@ func TestListenReaderThatNeverReads(t *testing.T) {
 // A target here that refuses a connection resets the one there, and others go on.
 func TestListenRefusedTarget(t *testing.T) {
 	t.Parallel()
-	address, failures, _ := listen(t, dial(t, listening(t)), ports.Target{Port: 1}) // a port that was free a moment ago may be that of another test
-	for range 6 {                                                                   // more than it asks for at a time
+	// A port that was free a moment ago may be that of another test.
+	address, failures, _ := listen(t, dial(t, listening(t)), ports.Target{Port: 1})
+	for range 6 { // more than it asks for at a time
 		from := ""
 		if conn, err := net.Dial("tcp", address); err == nil { // it may be reset already
 			from = conn.LocalAddr().String()

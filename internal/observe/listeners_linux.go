@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,7 +52,7 @@ func Listeners(list []*proc.Process) (found map[*proc.Process][]Listener, partia
 func Inside(p *proc.Process, port uint16) (network *os.File, to netip.AddrPort, err error) {
 	s := newListenerSearch()
 	members := proc.NewFinder().Members(p)
-	for _, find := range []func(handle, pid int, port uint16) (netip.Addr, bool){addressByCopies, s.addressByTable} {
+	for _, find := range []func(handle, pid int, port uint16) (netip.Addr, bool){copying.address, s.addressByTable} {
 		for _, pid := range members {
 			if s.late() {
 				break
@@ -98,41 +97,7 @@ func (s *listenerSearch) inside(p *proc.Process, pid int, port uint16, find func
 	return network, netip.AddrPortFrom(address, port)
 }
 
-// addressByCopies finds the address at which a process waits for connections to a port, by copies of its descriptors. Reading the table of all sockets takes many
-// times as long.
-func addressByCopies(handle, pid int, port uint16) (address netip.Addr, found bool) {
-	descriptors, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		return address, false
-	}
-	defer descriptors.Close()
-	names, _ := descriptors.Readdirnames(maxDescriptors)
-	for _, name := range names {
-		number, _ := strconv.Atoi(name)
-		if f, ok := fileOf(fmt.Sprintf("/proc/%d/fd/%d", pid, number)); !ok || f.Kind != FileSocket {
-			continue
-		}
-		fd, err := unix.PidfdGetfd(handle, number, 0)
-		if err != nil {
-			continue
-		}
-		listens, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN) // 0 for a file
-		name, _ := syscall.Getsockname(fd)                                        // that of package unix knows many families, and is large
-		unix.Close(fd)
-		switch at := name.(type) {
-		case *syscall.SockaddrInet4:
-			address, found = netip.AddrFrom4(at.Addr), at.Port == int(port)
-		case *syscall.SockaddrInet6:
-			address, found = netip.AddrFrom16(at.Addr), at.Port == int(port)
-		}
-		if found = found && listens == 1; found {
-			return address, true
-		}
-	}
-	return address, false
-}
-
-// addressByTable is addressByCopies by the table of sockets, for a process whose descriptors must not be copied.
+// addressByTable is copies.address by the table of sockets, for a process whose descriptors cannot be copied.
 func (s *listenerSearch) addressByTable(_, pid int, port uint16) (netip.Addr, bool) {
 	for _, l := range s.of(pid, map[uint64]bool{}) {
 		if l.Inside && l.Address.Port() == port {
