@@ -68,8 +68,8 @@ func TestRecordThroughCuts(t *testing.T) {
 	if got := b.tether(nil, "record", "--url", line.URL(), "--follow", "-o", "out.cast", "counting"); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	if links := line.Links(); links != 4 {
-		t.Errorf("%d connections", links)
+	if links := line.Links(); links < 4 { // more, if the server still held the session for the connection before
+		t.Errorf("only %d connections", links)
 	}
 	if got, want := recorded(t, filepath.Join(b.work, "out.cast")), counted(100000, "\r\n"); got != want {
 		t.Errorf("recorded %d bytes, want %d", len(got), len(want))
