@@ -408,9 +408,10 @@ export TETHER_URL=unix://$PWD/t.sock
 "$TETHER" serve --listen "$TETHER_URL" >serve.out 2>&1 &
 server=$!
 i=0
-until test -e t.sock; do
+# While the server tries its sandboxes, processes that it starts have its open files for a moment: the space of a removed file is free later.
+until test -e t.sock && grep -q sandbox serve.out; do
 	i=$((i + 1))
-	test $i -lt 400
+	test $i -lt 2000
 	sleep 0.05
 done
 try() {
