@@ -20,9 +20,7 @@ import (
 // afterwards.
 func ownMounts(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to mount")
-	}
+	need.Root(t, "to make mounts")
 	runtime.LockOSThread() // never unlocked: the thread ends with the test, and with it the mounts
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		need.CannotRun(t, "no mounts of its own: %v", err)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/tethertest/hang"
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 // A copy of a descriptor that cannot be closed in time delays no search but its own, and that not for long.
@@ -22,7 +23,7 @@ func TestCopiesThatStayOpen(t *testing.T) {
 	at := l.Addr().(*net.TCPAddr).AddrPort()
 	handle, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
-		t.Skipf("no pidfd: %v", err)
+		need.CannotRun(t, "no pidfd: %v", err)
 	}
 	defer unix.Close(handle)
 	goOn, waits := make(chan struct{}), make(chan struct{}, 1)
